@@ -1,0 +1,1 @@
+"""ONNX to context binaries for one SoC, by onnxruntime-qnn."""

@@ -1,0 +1,1 @@
+"""One phone: adb transport, identity, store on the phone, conditions, sensors, lease."""

@@ -1,0 +1,1 @@
+"""Pure functions: timing, thermal, memory, quality, statistics."""

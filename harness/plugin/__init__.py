@@ -1,0 +1,1 @@
+"""The pytest adapter: options, fixtures, markers, hooks."""

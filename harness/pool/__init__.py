@@ -1,0 +1,1 @@
+"""Many phones: which are attached, which one a cell may have."""

@@ -1,0 +1,209 @@
+"""The artifact: a folder with context binaries for one SoC and ``manifest.json``, which this module describes.
+
+Layout of the folder::
+
+    manifest.json           ArtifactManifest
+    ar64.bin, ar1.bin       context binaries (emulation: one per graph; a phone may hold both graphs in one)
+    rope.bin                float32 cos table (context, head_dim/2), then the sin table of the same shape
+    tokenizer.json          as in the checkpoint
+    reference/              ONNX graphs for the host reference: fp32_ar64.onnx, graph_ar64.onnx, fp32_ar1.onnx, ...
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.errors import ArtifactError
+from harness.record.codec import read_json, to_json
+from harness.record.vocabulary import DTYPE_BYTES, DType
+from harness.soc import KvPrecision, Precision
+
+MANIFEST_NAME: Final = "manifest.json"
+ARTIFACT_SCHEMA: Final = "snapgate.artifact/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One graph input or output. real = scale * (q - zero_point); both are None for int32 and float tensors."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    scale: float | None = None
+    zero_point: int | None = None
+
+    @property
+    def n_elements(self) -> int:
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+    @property
+    def n_bytes(self) -> int:
+        return self.n_elements * DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSpec:
+    """One AR-N graph of a context binary. ``name`` is the graph's name inside the binary."""
+
+    name: str
+    n_tokens: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    epcontext_nodes: int
+    """Nodes in the compiled ONNX that run on the HTP: 1 when nothing was split."""
+    cpu_nodes: int
+    """Nodes left to the CPU: 0, or the artifact is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextFile:
+    file: str
+    sha256: str
+    n_bytes: int
+    graphs: tuple[GraphSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    name: str
+    architecture: str
+    n_layers: int
+    hidden_size: int
+    intermediate_size: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_context: int
+    rope_theta: float
+    rms_norm_eps: float
+    tied_embeddings: bool
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
+    n_parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides the bytes of the artifact, besides checkpoint, SoC and tool versions."""
+
+    precision: Precision
+    kv: KvPrecision
+    context_length: int
+    prefill_tokens: int
+    rmsnorm: str
+    """``operator`` (one RMSNormalization node) or ``basic`` (Pow, ReduceMean, Add, Sqrt, Div, Mul)."""
+    mask_value: float
+    """Additive attention mask for positions that must not be seen."""
+    calibration_method: str | None
+    calibration_samples: int | None
+    calibration_tokens: int | None
+    calibration_text_sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    part: str
+    soc_number: int
+    htp_arch: int
+    vtcm_mb: int | None
+    optimization_level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerplexityFigure:
+    """exp(mean NLL), natural logarithm. ``engine`` says what ran: "onnxruntime-cpu" and which graph."""
+
+    engine: str
+    graph: str
+    """``fp32``, ``kv16`` or the like: which graph was evaluated."""
+    perplexity: float
+    n_windows: int
+    n_scored_tokens: int
+    corpus_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactManifest:
+    schema: str
+    model: ModelFacts
+    recipe: Recipe
+    target: Target
+    contexts: tuple[ContextFile, ...]
+    tools: dict[str, str]
+    """Name to version: snapgate, python, onnxruntime, onnxruntime-qnn, qnn_build_id, onnx, numpy."""
+    checkpoint_sha256: dict[str, str]
+    """File name to sha256 of every checkpoint file that was read."""
+    files_sha256: dict[str, str]
+    """Path below the artifact folder to sha256: every file but the manifest itself."""
+    quality: tuple[PerplexityFigure, ...]
+
+    @property
+    def artifact_id(self) -> str:
+        """The first 16 hex digits of the sha256 of the manifest in canonical JSON."""
+        text = json.dumps(to_json(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.name}-{self.recipe.precision}-{self.recipe.kv}-{self.target.part}"
+
+    def graph(self, n_tokens: int) -> tuple[ContextFile, GraphSpec]:
+        for context in self.contexts:
+            for graph in context.graphs:
+                if graph.n_tokens == n_tokens:
+                    return context, graph
+        sizes = sorted(g.n_tokens for c in self.contexts for g in c.graphs)
+        raise ArtifactError(f"{self.name} has no AR-{n_tokens} graph", found=str(sizes), expected=str(n_tokens))
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    folder: Path
+    manifest: ArtifactManifest
+
+    def path(self, relative: str) -> Path:
+        """A file of the artifact. A path that leaves the folder is refused."""
+        path = (self.folder / relative).resolve()
+        if not path.is_relative_to(self.folder.resolve()):
+            raise ArtifactError(f"{self.folder} names a file outside itself", found=relative)
+        return path
+
+
+def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
+    """Read ``folder/manifest.json``; with ``verify``, hash every file it names."""
+    manifest_path = folder / MANIFEST_NAME
+    if not manifest_path.is_file():
+        raise ArtifactError(
+            f"{folder} is not an artifact",
+            found=f"no {MANIFEST_NAME}",
+            next_step="make one with: snapgate prepare CHECKPOINT --soc gen3",
+        )
+    manifest = read_json(manifest_path, ArtifactManifest)
+    if manifest.schema != ARTIFACT_SCHEMA:
+        raise ArtifactError(f"{manifest_path} has another schema", found=manifest.schema, expected=ARTIFACT_SCHEMA)
+    artifact = Artifact(folder=folder, manifest=manifest)
+    if verify:
+        for relative, expected in manifest.files_sha256.items():
+            path = artifact.path(relative)
+            found = sha256_of(path) if path.is_file() else "no such file"
+            if found != expected:
+                raise ArtifactError(
+                    f"{path} is damaged", found=found, expected=expected, next_step="prepare the artifact again"
+                )
+    return artifact

@@ -1,0 +1,70 @@
+"""Dataclasses to JSON and back. Unknown fields are an error: a record we do not understand is never half read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import cattrs
+from cattrs.errors import BaseValidationError
+from cattrs.preconf.json import make_converter
+
+from harness.errors import UserError
+
+T = TypeVar("T")
+
+_converter = make_converter(forbid_extra_keys=True, detailed_validation=True)
+_converter.register_unstructure_hook(PurePosixPath, str)
+_converter.register_structure_hook(PurePosixPath, lambda value, _: PurePosixPath(value))
+
+
+def _exact(value: Any, kind: type[Any]) -> Any:
+    """Numbers and strings are taken as they are: ``"5"`` is not 5, ``true`` is not 1, 1.5 is not an int."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, found {value!r}")
+    return value
+
+
+for _kind in (int, float, str, bool):
+    _converter.register_structure_hook(_kind, _exact)
+
+
+def to_json(value: object) -> Any:
+    """Plain dicts, lists, strings and numbers for any record dataclass."""
+    return _converter.unstructure(value)
+
+
+def from_json(data: Any, kind: type[T], *, name: str) -> T:
+    """``data`` as ``kind``; ``name`` is how the error calls the thing (a path, a line)."""
+    try:
+        return _converter.structure(data, kind)
+    except (BaseValidationError, cattrs.errors.StructureHandlerNotFoundError, TypeError, ValueError, KeyError) as exc:
+        reasons = "; ".join(cattrs.transform_error(exc, path=kind.__name__)[:4])
+        raise UserError(
+            f"{name} is not a valid {kind.__name__}", found=reasons, next_step="write it with the same version of SnapGate"
+        ) from exc
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a record to ``path`` all or nothing: temporary file, fsync, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as stream:
+        json.dump(to_json(value), stream, indent=1, sort_keys=True, allow_nan=False)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as exc:
+        raise UserError(f"{path} does not exist", next_step="check the path") from exc
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as exc:
+        raise UserError(f"{path} cannot be read as JSON", found=str(exc)) from exc
+    return from_json(data, kind, name=str(path))

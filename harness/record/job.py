@@ -1,0 +1,84 @@
+"""The job file: what the harness asks of the runner (schema ``snapgate.job/1``, ``schema/job.schema.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Final
+
+from harness.record.artifact import GraphSpec
+
+JOB_SCHEMA: Final = "snapgate.job/1"
+
+
+class Logits(StrEnum):
+    """Which logits are written to ``logits.bin``."""
+
+    NONE = "none"
+    ALL = "all"
+    """Every position that was computed: generate: n_prompt + n_gen - 1 rows; score: n_prompt rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    path: PurePosixPath
+    sha256: str
+    n_bytes: int
+    graphs: tuple[GraphSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobModel:
+    n_layers: int
+    n_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    context_length: int
+    mask_value: float
+    eos_ids: tuple[int, ...]
+    soc_number: int
+    htp_arch: int
+    rope_table: PurePosixPath
+    """float32: cos (context_length, head_dim/2), then sin of the same shape"""
+    rope_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLibraries:
+    backend: PurePosixPath
+    """libQnnHtp.so"""
+    system: PurePosixPath
+    """libQnnSystem.so"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """``mode`` generate: ``n_gen`` tokens after ``tokens``; score: NLL of ``tokens[1:]``, ``n_gen`` is 0.
+
+    ``forced`` (generate only, n_gen ids): fed instead of the greedy choice.
+    """
+
+    prompt_id: str
+    mode: str
+    tokens: tuple[int, ...]
+    n_gen: int
+    forced: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    step_with: str = "chunk"
+    logits: Logits = Logits.NONE
+    warmups: int = 0
+    repetitions: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    schema: str
+    run_id: str
+    nonce: str
+    libraries: JobLibraries
+    performance_mode: str
+    """``burst`` (votes for the highest clocks) or ``default`` (no vote)."""
+    model: JobModel
+    contexts: tuple[JobContext, ...]
+    prompts: tuple[Prompt, ...]

@@ -1,0 +1,249 @@
+"""What the native runner writes (JSON Lines, schema ``snapgate.runner/1``), as dataclasses.
+
+The schema itself is ``schema/runner_record.schema.json``; both test suites check their side against it.
+All ``*_ns`` are CLOCK_MONOTONIC of the phone unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UserError
+from harness.record.codec import from_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    monotonic_ns: int
+    boottime_ns: int
+    realtime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    schema: str
+    run_id: str
+    nonce: str
+    runner_version: str
+    abi: str
+    compiler: str
+    build_type: str
+    pid: int
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """The QNN libraries as they name themselves, and what the device accepted."""
+
+    provider: str
+    core_api: str
+    backend_api: str
+    system_api: str
+    build_id: str
+    device_config: str
+    performance_mode: str
+    performance_accepted: bool
+    memory: str
+    """``heap`` (aligned host memory) or ``rpcmem`` (registered shared memory)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextLoaded:
+    file: str
+    n_bytes: int
+    sha256: str
+    dsp_arch: int
+    soc_number: int
+    blob_version: str
+    build_id: str
+    graphs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A load phase: open_libraries, backend, device, read, verify, context_create, graph_retrieve, buffers."""
+
+    name: str
+    detail: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffers:
+    alignment_bytes: int
+    kv_pool_bytes: int
+    io_bytes: int
+    n_tensors: int
+    registered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """/proc/self/status at one moment: ``after_load`` or ``end``. None where the kernel does not say."""
+
+    at: str
+    vm_hwm_bytes: int | None
+    vm_rss_bytes: int | None
+    vm_swap_bytes: int | None
+    rss_anon_bytes: int | None
+    rss_file_bytes: int | None
+    monotonic_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillChunk:
+    n_tokens: int
+    n_graph_tokens: int
+    """The N of the AR-N graph that ran: n_tokens real ones, the rest padding."""
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogitsFile:
+    """Raw logits in the graph's own dtype, row-major (n_rows, n_columns), at an offset of a pulled file."""
+
+    file: str
+    offset_bytes: int
+    n_rows: int
+    n_columns: int
+    dtype: str
+    scale: float | None
+    zero_point: int | None
+    first_position: int
+    """Position in the context of the token that the first row was computed from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """One prompt, once. Stamps are raw; nothing is averaged on the phone.
+
+    generate: ``token_ids`` are the ids appended (greedy argmax, or the forced ids), ``argmax_ids`` what greedy would
+    have chosen at the same step, ``token_ns`` the moment each was known. ``token_ns[0]`` ends the time to first token.
+    score: no token is generated; ``nll[i]`` is -ln p(token i+1 | tokens 0..i), n_prompt - 1 values.
+    """
+
+    prompt_id: str
+    mode: str
+    repetition: int
+    warmup: bool
+    step_with: str
+    """``chunk``: prefill by the AR-N graph; ``token``: the prompt goes through the AR-1 graph one by one."""
+    n_prompt: int
+    n_cached: int
+    start_ns: int
+    end_ns: int
+    prefill: tuple[PrefillChunk, ...]
+    relayout_ns: int
+    token_ns: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    argmax_ids: tuple[int, ...]
+    stop: str
+    """``eos``, ``length`` (n_gen reached), ``context`` (KV pool full) or ``scored``."""
+    nll: tuple[float, ...]
+    logits: LogitsFile | None
+    heap_allocations: int
+    """Allocations of the runner's own code from the first prefill chunk to the last token. Must be 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerFault:
+    """One structured error. ``exit_code`` is listed in ``schema/exit_codes.json``."""
+
+    error: str
+    exit_code: int
+    where: str
+    what: str
+    found: str
+    expected: str
+    next_step: str
+    qnn_code: int | None
+    qnn_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    exit_code: int
+    n_records: int
+    """How many lines came before this one."""
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerLog:
+    """All records of one runner process, sorted by kind. ``end is None``: the process did not finish."""
+
+    start: Start | None
+    platform: Platform | None
+    contexts: tuple[ContextLoaded, ...]
+    phases: tuple[Phase, ...]
+    buffers: Buffers | None
+    memory: tuple[Memory, ...]
+    generations: tuple[Generation, ...]
+    fault: RunnerFault | None
+    end: End | None
+    unknown_lines: tuple[str, ...]
+    """Lines that are no record (cut short, or somebody else's output), at most 20, each at most 200 characters."""
+
+
+EMPTY_LOG = RunnerLog(
+    start=None,
+    platform=None,
+    contexts=(),
+    phases=(),
+    buffers=None,
+    memory=(),
+    generations=(),
+    fault=None,
+    end=None,
+    unknown_lines=(),
+)
+
+_KINDS: dict[str, type[Any]] = {
+    "start": Start,
+    "platform": Platform,
+    "context": ContextLoaded,
+    "phase": Phase,
+    "buffers": Buffers,
+    "memory": Memory,
+    "generation": Generation,
+    "error": RunnerFault,
+    "end": End,
+}
+
+
+def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
+    """Total: any text gives a log. A line that is not a valid record is kept in ``unknown_lines``, cut to 200 characters."""
+    found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
+    unknown: list[str] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            kind = data.pop("type")
+            found[kind].append(from_json(data, _KINDS[kind], name="runner line"))
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError, UserError):
+            if len(unknown) < 20:
+                unknown.append(line.strip()[:200])
+    return RunnerLog(
+        start=_last(found["start"]),
+        platform=_last(found["platform"]),
+        contexts=tuple(found["context"]),
+        phases=tuple(found["phase"]),
+        buffers=_last(found["buffers"]),
+        memory=tuple(found["memory"]),
+        generations=tuple(found["generation"]),
+        fault=_last(found["error"]),
+        end=_last(found["end"]),
+        unknown_lines=tuple(unknown),
+    )
+
+
+def _last(items: list[Any]) -> Any:
+    return items[-1] if items else None

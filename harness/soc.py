@@ -1,0 +1,124 @@
+"""The SoC catalogue: what a Snapdragon part is called, and what its Hexagon Tensor Processor (HTP) can run.
+
+Sources of the table: soc numbers from the public ``Qnn_SocModel_t`` enumeration (QAIRT 2.43), VTCM sizes from the
+public ExecuTorch and LiteRT tables; every ``htp_arch`` was confirmed by compiling for that soc number with QAIRT 2.51
+and reading the arch out of the context binary. ``vtcm_mb is None``: no public figure was found, so the compiler's own
+choice is taken and recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from harness.errors import UserError
+
+
+class Precision(StrEnum):
+    """Weights, then activations, then exceptions."""
+
+    FP16 = "fp16"
+    W8A16 = "w8a16"
+
+
+class KvPrecision(StrEnum):
+    """How keys and values are kept: ``kvfp16`` goes with fp16; ``kv8`` is symmetric 8 bit, ``kv16`` asymmetric 16 bit."""
+
+    KVFP16 = "kvfp16"
+    KV8 = "kv8"
+    KV16 = "kv16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soc:
+    part: str
+    marketing_name: str
+    marker: str
+    soc_number: int
+    htp_arch: int
+    vtcm_mb: int | None
+    dram_gb_per_s: float | None = None
+    """Peak DRAM bandwidth in GB/s (10^9 bytes), where a public figure is known."""
+
+
+SOCS: tuple[Soc, ...] = (
+    Soc(part="SM8350", marketing_name="Snapdragon 888", marker="sd888", soc_number=30, htp_arch=68, vtcm_mb=4),
+    Soc(part="SM8450", marketing_name="Snapdragon 8 Gen 1", marker="gen1", soc_number=36, htp_arch=69, vtcm_mb=8),
+    Soc(part="SM8475", marketing_name="Snapdragon 8+ Gen 1", marker="gen1p", soc_number=42, htp_arch=69, vtcm_mb=8),
+    Soc(part="SM8550", marketing_name="Snapdragon 8 Gen 2", marker="gen2", soc_number=43, htp_arch=73, vtcm_mb=8),
+    Soc(
+        part="SM8650",
+        marketing_name="Snapdragon 8 Gen 3",
+        marker="gen3",
+        soc_number=57,
+        htp_arch=75,
+        vtcm_mb=8,
+        dram_gb_per_s=76.8,
+    ),
+    Soc(part="SM8635", marketing_name="Snapdragon 8s Gen 3", marker="gen3s", soc_number=68, htp_arch=73, vtcm_mb=None),
+    Soc(part="SM7675", marketing_name="Snapdragon 7+ Gen 3", marker="gen3p7", soc_number=70, htp_arch=73, vtcm_mb=None),
+    Soc(
+        part="SM8750",
+        marketing_name="Snapdragon 8 Elite",
+        marker="elite",
+        soc_number=69,
+        htp_arch=79,
+        vtcm_mb=8,
+        dram_gb_per_s=84.8,
+    ),
+    Soc(part="SM8735", marketing_name="Snapdragon 8s Gen 4", marker="gen4s", soc_number=85, htp_arch=73, vtcm_mb=None),
+    Soc(part="SM8850", marketing_name="Snapdragon 8 Elite Gen 5", marker="elite5", soc_number=87, htp_arch=81, vtcm_mb=8),
+)
+
+BY_PART: Mapping[str, Soc] = MappingProxyType({soc.part: soc for soc in SOCS})
+BY_MARKER: Mapping[str, Soc] = MappingProxyType({soc.marker: soc for soc in SOCS})
+
+
+def find_soc(name: str) -> Soc:
+    """The SoC for a part (``SM8650``) or a marker (``gen3``), in any case."""
+    soc = BY_PART.get(name.upper()) or BY_MARKER.get(name.lower())
+    if soc is None:
+        known = ", ".join(f"{s.marker} ({s.part})" for s in SOCS)
+        raise UserError(
+            "unknown SoC", found=repr(name), expected=f"one of {known}", next_step="pass a marker or part of this list"
+        )
+    return soc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionFloor:
+    """From which HTP arch a precision runs: as the vendor states it, and as seen on the x86 emulator."""
+
+    vendor_arch: int
+    emulator_arch: int
+    source: str
+
+
+PRECISION_FLOORS: Mapping[Precision, PrecisionFloor] = MappingProxyType(
+    {
+        Precision.FP16: PrecisionFloor(
+            vendor_arch=73,
+            emulator_arch=69,
+            source="a maintainer's answer in microsoft/onnxruntime#21848 (v73); emulator: soc 30 refused with 1002, 36 runs",
+        ),
+        Precision.W8A16: PrecisionFloor(
+            vendor_arch=68,
+            emulator_arch=68,
+            source="compiled and executed on the emulator for every arch of the table; no vendor statement to the contrary",
+        ),
+    }
+)
+
+
+def check_precision(precision: Precision, soc: Soc) -> None:
+    """Refuse a precision that the arch of ``soc`` does not run. A silent downgrade is impossible."""
+    floor = PRECISION_FLOORS[precision]
+    if soc.htp_arch < floor.vendor_arch:
+        raise UserError(
+            f"{precision} does not run on {soc.marketing_name} ({soc.part})",
+            found=f"HTP v{soc.htp_arch}",
+            expected=f"v{floor.vendor_arch} or newer ({floor.source})",
+            next_step="choose another precision, or a newer SoC",
+        )

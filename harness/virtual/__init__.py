@@ -1,0 +1,1 @@
+"""The virtual phone: adbd, root folder, profiles, supervisor."""

@@ -1,0 +1,1 @@
+"""Renders journals as reports: views.py makes rows, render.py makes files."""
