@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -29,8 +30,16 @@ def _exact(value: Any, kind: type[Any]) -> Any:
     return value
 
 
+def _enum(value: Any, kind: type[StrEnum]) -> StrEnum:
+    if type(value) is not str and not isinstance(value, kind):
+        raise TypeError(f"expected one of {[str(member) for member in kind]}, found {value!r}")
+    return kind(value)
+
+
 for _kind in (int, float, str, bool):
-    _converter.register_structure_hook(_kind, _exact)
+    _converter.register_structure_hook_func(lambda kind, wanted=_kind: kind is wanted, _exact)
+_converter.register_structure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), _enum)
+_converter.register_unstructure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), str)
 
 
 def to_json(value: object) -> Any:
