@@ -1,0 +1,55 @@
+# SnapGate: one target a command. CI runs these and nothing else.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PY := .venv/bin/python
+
+.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android clean
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
+
+setup:           ## virtual environment in .venv, pinned packages
+	@tools/setup.sh
+
+runner: setup    ## native runner for this host: build/host/snapgate-runner
+	@tools/build-runner.sh host
+
+demo: setup      ## the main job on virtual phones; leaves out/report.html
+	@tools/demo.sh
+
+test: setup runner ## every test this host allows; ends with the table of lanes not run
+	@$(PY) -m pytest tests -n 2 --dist loadgroup -m "not slow"
+
+test-all: setup  ## installs the rest and runs everything; fails if a lane did not run
+	@tools/install-lanes.sh
+	@tools/build-runner.sh host
+	@tools/build-runner.sh host-asan
+	@tools/build-runner.sh linux-arm64
+	@$(PY) -m pytest tests -n 2 --dist loadgroup --require-lanes
+
+check: setup     ## formats, lints and types; changes nothing
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@find device_runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run --Werror --style=file:device_runtime/.clang-format
+
+fix: setup       ## formats and repairs what can be repaired
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+	@find device_runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format -i --style=file:device_runtime/.clang-format
+
+lock: setup      ## resolves requirements.lock again (needs uv)
+	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-annotate --all-extras --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+runner-asan: setup ## the runner and its unit tests under ASan and UBSan
+	@tools/build-runner.sh host-asan
+
+runner-arm64: setup ## the runner for linux-arm64 (Debian's cross compiler)
+	@tools/build-runner.sh linux-arm64
+
+runner-android: setup ## the runner for a phone; needs ANDROID_NDK_HOME
+	@tools/build-runner.sh android-arm64
+
+clean:           ## removes what was built and measured, keeps .venv
+	@rm -rf build out artifacts .pytest_cache .mypy_cache .ruff_cache
