@@ -108,7 +108,9 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
         paths = sorted(folder.glob(pattern))
     if not paths:
         raise UserError(
-            f"no journal in {folder}", found="no *.jsonl file", next_step="run `pytest suites` first, or name its results folder"
+            f"no journal in {folder}",
+            found="no *.jsonl file",
+            next_step="run `pytest suites` first, or name its results folder",
         )
     entries: list[Entry] = []
     damaged: list[str] = []

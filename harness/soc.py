@@ -24,7 +24,7 @@ class Precision(StrEnum):
 
 
 class KvPrecision(StrEnum):
-    """How keys and values are kept: ``kvfp16`` goes with fp16; ``kv8`` is symmetric 8 bit, ``kv16`` asymmetric 16 bit."""
+    """Keys and values: ``kvfp16`` goes with fp16; ``kv8`` is symmetric 8 bit, ``kv16`` asymmetric 16 bit."""
 
     KVFP16 = "kvfp16"
     KV8 = "kv8"
@@ -69,7 +69,9 @@ SOCS: tuple[Soc, ...] = (
         dram_gb_per_s=84.8,
     ),
     Soc(part="SM8735", marketing_name="Snapdragon 8s Gen 4", marker="gen4s", soc_number=85, htp_arch=73, vtcm_mb=None),
-    Soc(part="SM8850", marketing_name="Snapdragon 8 Elite Gen 5", marker="elite5", soc_number=87, htp_arch=81, vtcm_mb=8),
+    Soc(
+        part="SM8850", marketing_name="Snapdragon 8 Elite Gen 5", marker="elite5", soc_number=87, htp_arch=81, vtcm_mb=8
+    ),
 )
 
 BY_PART: Mapping[str, Soc] = MappingProxyType({soc.part: soc for soc in SOCS})
@@ -101,12 +103,12 @@ PRECISION_FLOORS: Mapping[Precision, PrecisionFloor] = MappingProxyType(
         Precision.FP16: PrecisionFloor(
             vendor_arch=73,
             emulator_arch=69,
-            source="a maintainer's answer in microsoft/onnxruntime#21848 (v73); emulator: soc 30 refused with 1002, 36 runs",
+            source="a maintainer in microsoft/onnxruntime#21848 (v73); emulator: soc 30 refused with 1002, 36 runs",
         ),
         Precision.W8A16: PrecisionFloor(
             vendor_arch=68,
             emulator_arch=68,
-            source="compiled and executed on the emulator for every arch of the table; no vendor statement to the contrary",
+            source="compiled and executed on the emulator for every arch of the table; the vendor names no floor",
         ),
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -36,8 +37,12 @@ def _enum(value: Any, kind: type[StrEnum]) -> StrEnum:
     return kind(value)
 
 
+def _is(wanted: type[Any]) -> Callable[[Any], bool]:
+    return lambda kind: kind is wanted
+
+
 for _kind in (int, float, str, bool):
-    _converter.register_structure_hook_func(lambda kind, wanted=_kind: kind is wanted, _exact)
+    _converter.register_structure_hook_func(_is(_kind), _exact)
 _converter.register_structure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), _enum)
 _converter.register_unstructure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), str)
 
@@ -54,7 +59,9 @@ def from_json(data: Any, kind: type[T], *, name: str) -> T:
     except (BaseValidationError, cattrs.errors.StructureHandlerNotFoundError, TypeError, ValueError, KeyError) as exc:
         reasons = "; ".join(cattrs.transform_error(exc, path=kind.__name__)[:4])
         raise UserError(
-            f"{name} is not a valid {kind.__name__}", found=reasons, next_step="write it with the same version of SnapGate"
+            f"{name} is not a valid {kind.__name__}",
+            found=reasons,
+            next_step="write it with the same version of SnapGate",
         ) from exc
 
 

@@ -1,4 +1,4 @@
-"""What was compared with the reference, as plain numbers, so that a journal can be judged with no phone and no model."""
+"""What was compared with the reference, as plain numbers: a journal can be judged with no phone and no model."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The phone just before the run. None: could not be read. ``violations`` is empty when a fair speed run was possible."""
+    """The phone just before the run. None: could not be read. No ``violations``: a fair speed run was possible."""
 
     battery_percent: int | None
     battery_celsius: float | None

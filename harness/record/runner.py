@@ -218,7 +218,7 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
-    """Total: any text gives a log. A line that is not a valid record is kept in ``unknown_lines``, cut to 200 characters."""
+    """Total: any text gives a log. A line that is not a valid record is kept, cut short, in ``unknown_lines``."""
     found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
     unknown: list[str] = []
     for line in lines:

@@ -20,7 +20,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """One model of the catalogue. ``checkpoint`` and ``heldout`` are resolved against the catalogue's folder on loading."""
+    """One model of the catalogue. ``checkpoint`` and ``heldout`` are relative to the catalogue's folder."""
 
     name: str
     checkpoint: str
@@ -53,7 +53,9 @@ class Catalogue:
             if model.name == name:
                 return model
         known = ", ".join(model.name for model in self.models)
-        raise UserError("unknown model", found=repr(name), expected=f"one of {known}", next_step="see models/catalogue.toml")
+        raise UserError(
+            "unknown model", found=repr(name), expected=f"one of {known}", next_step="see models/catalogue.toml"
+        )
 
     def checkpoint(self, model: ModelSpec) -> Path:
         return self.folder / model.checkpoint
@@ -71,14 +73,17 @@ def load_catalogue(path: Path) -> Catalogue:
         raise UserError(f"{path} is not TOML", found=str(exc)) from exc
     unknown = sorted(set(data) - {"model"})
     if unknown or not isinstance(data.get("model"), list):
-        raise UserError(f"{path} is not a model catalogue", found=", ".join(data) or "nothing", expected="[[model]] tables")
+        raise UserError(
+            f"{path} is not a model catalogue", found=", ".join(data) or "nothing", expected="[[model]] tables"
+        )
     models = tuple(
-        from_json(entry, ModelSpec, name=f"{path}, model number {number}") for number, entry in enumerate(data["model"], 1)
+        from_json(entry, ModelSpec, name=f"{path}, model number {number}")
+        for number, entry in enumerate(data["model"], 1)
     )
     for model in models:
         for name in model.socs:
             find_soc(name)
-        if len({variant for variant in model.variant}) != len(model.variant):
+        if len(set(model.variant)) != len(model.variant):
             raise UserError(f"{path}: model {model.name} names a variant twice")
         if not 0 < model.prefill_tokens < model.context_length:
             raise UserError(

