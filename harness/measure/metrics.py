@@ -1,0 +1,319 @@
+"""The one catalogue of metrics: what each counts, by which clock, with which statistic, in which unit.
+
+Words used below: a *run* is one runner process; a *repetition* is one generation of it that is no warm-up. *Positions*
+are rows of logits. *Greedy positions* are those whose argmax is a generated token: every decode step, and the last
+position of a prompt. Times come from CLOCK_MONOTONIC of the phone, stamped by the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from harness.record.vocabulary import Family
+
+LOAD_PHASES: Final = (
+    "open_libraries",
+    "backend",
+    "device",
+    "read",
+    "verify",
+    "context_create",
+    "graph_retrieve",
+    "buffers",
+)
+"""Phase names of ``harness.record.runner.Phase``, in the order they happen."""
+
+THERMAL_DOMAINS: Final = ("cpu", "gpu", "npu", "skin", "battery", "ddr")
+
+Better = Literal["higher", "lower", "equal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    name: str
+    unit: str
+    """``ms``, ``tokens/s``, ``bytes``, ``celsius``, ``dB``, ``nats``, ``percent``, ``fraction``, ``yes=1`` and so on."""
+    family: Family
+    better: Better
+    """Which direction is good; ``equal``: one value is right."""
+    definition: str
+    sampled: bool = False
+    """True: an estimate from repetitions, judged by its interval. False: exact, judged by its value."""
+
+
+def _sampled(name: str, unit: str, better: Better, definition: str) -> Metric:
+    return Metric(name=name, unit=unit, family=Family.PERFORMANCE, better=better, definition=definition, sampled=True)
+
+
+def _exact(name: str, unit: str, family: Family, better: Better, definition: str) -> Metric:
+    return Metric(name=name, unit=unit, family=family, better=better, definition=definition)
+
+
+_LATENCY = (
+    _sampled(
+        "load_ms",
+        "ms",
+        "lower",
+        "From the start of the first load phase to the end of the last. One sample per run; median.",
+    ),
+    *(
+        _sampled(
+            f"load_{phase}_ms",
+            "ms",
+            "lower",
+            f"Time in the load phase {phase}, summed over its context binaries and graphs. One sample per run; median.",
+        )
+        for phase in LOAD_PHASES
+    ),
+    _sampled(
+        "ttft_ms",
+        "ms",
+        "lower",
+        "Prompt token ids ready (generation start) to first token known. Loading and tokenizing are not in it. One "
+        "sample per repetition of the longest prompt; median.",
+    ),
+    _sampled(
+        "prefill_tps",
+        "tokens/s",
+        "higher",
+        "Real prompt tokens (padding not counted) over the time from the start of the first prefill chunk to the end "
+        "of the last. One sample per repetition of the longest prompt; median.",
+    ),
+    _sampled(
+        "decode_tps",
+        "tokens/s",
+        "higher",
+        "(n_gen - 1) / (last token - first token): the first token belongs to prefill. One sample per repetition of "
+        "the longest prompt; median.",
+    ),
+    _sampled(
+        "tpot_ms",
+        "ms",
+        "lower",
+        "Mean gap between tokens: (last token - first token) / (n_gen - 1). One sample per repetition; median.",
+    ),
+    *(
+        _sampled(
+            f"itl_p{percent}_ms",
+            "ms",
+            "lower",
+            f"{percent} % quantile (linear interpolation) of the gaps between tokens within one repetition. Gaps of "
+            "one repetition are not independent, so a repetition gives one sample; median.",
+        )
+        for percent in (50, 90, 99)
+    ),
+    _sampled(
+        "itl_max_ms",
+        "ms",
+        "lower",
+        "Largest gap between tokens. One sample per repetition; the value is the largest of them, without an interval.",
+    ),
+)
+
+_MEMORY = (
+    _exact(
+        "peak_rss_bytes",
+        "bytes",
+        Family.MEMORY,
+        "lower",
+        "max(VmHWM, VmRSS + VmSwap) of the runner over all readings of /proc/self/status; the largest of all runs. "
+        "Memory of the DSP and of other processes is not in it.",
+    ),
+    _exact(
+        "kv_pool_bytes",
+        "bytes",
+        Family.MEMORY,
+        "lower",
+        "Size of the KV pool that the runner allocates once, for the full context. The largest of all runs.",
+    ),
+    _exact(
+        "heap_allocations",
+        "count",
+        Family.MEMORY,
+        "lower",
+        "Allocations of the runner's own code between the first prefill chunk and the last token, warm-ups included. "
+        "The largest of all generations. Anything but 0 also voids the speed of that run.",
+    ),
+)
+
+_THERMAL = tuple(
+    metric
+    for domain in THERMAL_DOMAINS
+    for metric in (
+        _exact(
+            f"start_{domain}_celsius",
+            "celsius",
+            Family.THERMAL,
+            "lower",
+            f"First usable reading of the run; the hottest sensor of the domain {domain}; the largest of all runs.",
+        ),
+        _exact(
+            f"peak_{domain}_celsius",
+            "celsius",
+            Family.THERMAL,
+            "lower",
+            f"Largest usable reading of any sensor of the domain {domain} in any run. Domains are never mixed.",
+        ),
+    )
+)
+
+_PLACEMENT = (
+    _exact(
+        "cpu_nodes",
+        "count",
+        Family.PLACEMENT,
+        "lower",
+        "Nodes of the compiled graphs that are left to the CPU, summed over the graphs of the artifact.",
+    ),
+    _exact(
+        "epcontext_nodes_per_graph",
+        "count",
+        Family.PLACEMENT,
+        "equal",
+        "Pieces that the compiler split a graph into; 1 is whole. The graph that is furthest from 1.",
+    ),
+    _exact(
+        "dsp_arch_matches",
+        "yes=1",
+        Family.PLACEMENT,
+        "equal",
+        "1 when every context binary that was loaded names the HTP arch of the phone's SoC, else 0.",
+    ),
+)
+
+_ACCURACY = (
+    _exact(
+        "runs_completed",
+        "fraction",
+        Family.ACCURACY,
+        "higher",
+        "Share of the runs that ended without an error. An error always decides, whether a limit is set or not.",
+    ),
+    _exact(
+        "prefill_snr_db",
+        "dB",
+        Family.ACCURACY,
+        "higher",
+        "-20 log10(|x - r| / |r|) of the phone's logits x against fp32 r; median over prefill positions.",
+    ),
+    _exact("decode_snr_db", "dB", Family.ACCURACY, "higher", "As prefill_snr_db, over decode positions."),
+    _exact("worst_decode_snr_db", "dB", Family.ACCURACY, "higher", "As decode_snr_db; the smallest position."),
+    _exact(
+        "relative_l2",
+        "ratio",
+        Family.ACCURACY,
+        "lower",
+        "|x - r| / |r| of the phone's logits x against fp32 r; median over all positions.",
+    ),
+    _exact(
+        "kl_nats_mean",
+        "nats",
+        Family.ACCURACY,
+        "lower",
+        "KL(softmax(fp32) || softmax(phone)), natural logarithm; mean over all positions.",
+    ),
+    _exact(
+        "top1_agreement",
+        "fraction",
+        Family.ACCURACY,
+        "higher",
+        "Share of all positions where the phone's argmax is that of fp32.",
+    ),
+    _exact(
+        "greedy_exact_fraction",
+        "fraction",
+        Family.ACCURACY,
+        "higher",
+        "Share of the greedy positions where the phone's argmax is that of fp32. 1 means that every generated token is "
+        "right.",
+    ),
+    _exact(
+        "greedy_mismatch_max_margin",
+        "logits",
+        Family.ACCURACY,
+        "lower",
+        "Largest fp32 top-2 margin (largest minus second largest logit) at a greedy position where the argmax differs; "
+        "0 when none differs. Below 0.1 the model itself is undecided.",
+    ),
+    _exact(
+        "perplexity",
+        "ppl",
+        Family.ACCURACY,
+        "lower",
+        "exp(mean NLL) of the phone over the scored tokens of the held-out windows; natural logarithm.",
+    ),
+    _exact(
+        "perplexity_fp32", "ppl", Family.ACCURACY, "lower", "As perplexity, by the fp32 graph, on the same windows."
+    ),
+    _exact(
+        "perplexity_graph",
+        "ppl",
+        Family.ACCURACY,
+        "lower",
+        "As perplexity, by the graph that was compiled, run on the CPU, on the same windows.",
+    ),
+    _exact(
+        "perplexity_over_fp32_percent",
+        "percent",
+        Family.ACCURACY,
+        "lower",
+        "100 (perplexity / perplexity_fp32 - 1) on the windows that both scored; the interval is paired over windows "
+        "and is shown, not judged: these windows are the whole population.",
+    ),
+    _exact(
+        "perplexity_over_graph_percent",
+        "percent",
+        Family.ACCURACY,
+        "lower",
+        "As perplexity_over_fp32_percent, against perplexity_graph.",
+    ),
+    _exact(
+        "three_way_snr_gap_db",
+        "dB",
+        Family.ACCURACY,
+        "lower",
+        "SNR of the compiled graph on the CPU minus SNR of the phone, both against fp32, at the same position; median "
+        "over positions per phase; the larger of prefill and decode. How much further from fp32 the phone is than it "
+        "has to be.",
+    ),
+    _exact(
+        "prefill_decode_identical",
+        "yes=1",
+        Family.ACCURACY,
+        "equal",
+        "1 when the prefill graph and the decode graph gave bit-identical logits for one prompt, else 0.",
+    ),
+    _exact(
+        "prompt_sensitive",
+        "yes=1",
+        Family.ACCURACY,
+        "equal",
+        "1 when different prompts gave different output, else 0. 0 always fails, and voids all speed.",
+    ),
+    _exact(
+        "non_constant_output",
+        "yes=1",
+        Family.ACCURACY,
+        "equal",
+        "1 when no generation of at least 8 tokens was one token throughout and no logits were all zero, constant or "
+        "not finite, else 0. 0 always fails, and voids all speed.",
+    ),
+)
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {metric.name: metric for metric in (*_ACCURACY, *_PLACEMENT, *_LATENCY, *_MEMORY, *_THERMAL)}
+)
+
+HEADLINE: Mapping[Family, str] = MappingProxyType(
+    {
+        Family.ACCURACY: "kl_nats_mean",
+        Family.PLACEMENT: "cpu_nodes",
+        Family.PERFORMANCE: "decode_tps",
+        Family.MEMORY: "peak_rss_bytes",
+        Family.THERMAL: "peak_skin_celsius",
+    }
+)
+"""The metric that stands for a family of which nothing was measured."""

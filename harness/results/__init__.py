@@ -1,0 +1,1 @@
+"""Journals to measurements, verdicts and tables. Needs no phone and no model."""

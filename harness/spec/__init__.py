@@ -1,0 +1,1 @@
+"""What people write in TOML, checked once and then frozen."""
