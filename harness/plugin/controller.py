@@ -1,0 +1,143 @@
+"""The controlling process of a run: finds the phones once, hands them to the workers, and draws the conclusion at the end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import secrets
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import harness
+from harness.errors import InfraError
+from harness.journal import JOURNAL_SCHEMA, JournalWriter, Session, read_journal
+from harness.plugin.conclusion import Conclusion, conclude
+from harness.plugin.options import Settings
+from harness.plugin.phones import PhoneList, PhoneRack, markers_asked_for
+from harness.plugin.share import Share
+from harness.record.vocabulary import EXIT_CODES, Status
+from harness.spec.limits import load_limits
+from harness.spec.models import load_catalogue
+
+_VIRTUAL_PER_SOC_AT_MOST = 4
+
+
+class Controller:
+    """Registered as a pytest plugin in the controlling process only."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._rack = PhoneRack()
+        self._conclusion: Conclusion | None = None
+        self._broken: list[str] = []
+        catalogue = load_catalogue(settings.models)
+        load_limits(settings.limits)
+        workers = int(getattr(config.option, "numprocesses", None) or 0)
+        if workers and config.option.dist == "load":
+            config.option.dist = "loadgroup"
+        if config.option.collectonly:
+            phones = PhoneList(adb_host="", adb_port=0, phones=(), unusable=(), notes=())
+        else:
+            markers = markers_asked_for(config.option.markexpr, (name for m in catalogue.models for name in m.socs))
+            per_soc = min(max(1, workers), _VIRTUAL_PER_SOC_AT_MOST)
+            phones = self._rack.find(settings, markers, per_soc, self._say)
+            if settings.require_device and not any(not phone.virtual for phone in phones.phones):
+                raise InfraError(
+                    "no real phone, and --require-device was given",
+                    found="; ".join(phones.unusable) or "nothing attached",
+                    expected="at least one usable phone",
+                    next_step="attach one, allow USB debugging on it, and look at `snapgate devices`",
+                )
+        started = datetime.now(UTC)
+        self.share = Share(session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}", phones=phones)
+        if not config.option.collectonly:
+            self._write_session(started)
+
+    def _say(self, text: str) -> None:
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"[snapgate] {text}")
+        else:
+            sys.stderr.write(f"[snapgate] {text}\n")
+
+    def _write_session(self, started: datetime) -> None:
+        phones = self.share.phones
+        writer = JournalWriter(self._settings.results / "journal" / f"{self.share.session_id}.jsonl")
+        writer.append(
+            Session(
+                session_id=self.share.session_id,
+                schema=JOURNAL_SCHEMA,
+                started_at=started.isoformat(timespec="seconds"),
+                source=None,
+                versions=versions(),
+                command=tuple(self._config.invocation_params.args),
+                required=tuple(sorted(str(family) for family in self._settings.required)),
+                phones=tuple(f"{phone.serial} {phone.part}" for phone in phones.phones),
+                notes=phones.notes,
+            )
+        )
+        writer.close()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """xdist: every worker gets the same list, so that all collect the same tests."""
+        node.workerinput["snapgate"] = self.share.to_json()
+
+    def pytest_report_header(self) -> list[str]:
+        phones = self.share.phones
+        lines = [f"snapgate: session {self.share.session_id}"]
+        lines += [f"snapgate: {note.upper() if 'VIRTUAL' in note else note}" for note in phones.notes]
+        lines += [
+            f"snapgate: phone {phone.serial}: {phone.part}, Android {phone.android_release}"
+            + (" (virtual)" if phone.virtual else "")
+            for phone in phones.phones
+        ]
+        return lines + [f"snapgate: not usable: {reason}" for reason in phones.unusable]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and "verdict" not in dict(report.user_properties):
+            self._broken.append(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """The verdict of the run decides the exit code, unless pytest itself was stopped or a test broke on its own."""
+        if self._config.option.collectonly or session.exitstatus not in (
+            pytest.ExitCode.OK,
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.NO_TESTS_COLLECTED,
+        ):
+            return
+        journal = read_journal(self._settings.results / "journal", session_id=self.share.session_id)
+        self._conclusion = conclude(journal, self._settings)
+        status = self._conclusion.verdict.status
+        if self._broken and status is Status.PASS:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        else:
+            session.exitstatus = EXIT_CODES[status]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._conclusion is None:
+            return
+        terminalreporter.section("SnapGate")
+        for line in self._conclusion.lines:
+            terminalreporter.write_line(line)
+        for nodeid in self._broken[:10]:
+            terminalreporter.write_line(f"broke without a verdict: {nodeid}")
+
+    def pytest_unconfigure(self) -> None:
+        self._rack.close()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes or transports a figure. Packages that are not installed are left out."""
+    found = {"snapgate": harness.__version__, "python": platform.python_version(), "host": platform.platform()}
+    for package in ("onnxruntime", "onnxruntime-qnn", "onnx", "numpy", "scipy", "adbutils", "pytest"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,21 @@
+"""What the controller tells its workers, as plain JSON: the session and the phones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.plugin.phones import PhoneList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    session_id: str
+    phones: PhoneList
+
+    def to_json(self) -> dict[str, Any]:
+        return {"session_id": self.session_id, "phones": self.phones.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Share:
+        return cls(session_id=data["session_id"], phones=PhoneList.from_json(data["phones"]))

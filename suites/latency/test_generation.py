@@ -1,0 +1,24 @@
+"""Latency: prompt in, tokens out. Each speed names its phase."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("latency_run")
+
+
+def test_time_to_first_token(verdict):
+    verdict("ttft_ms")
+
+
+def test_prefill_speed(verdict):
+    verdict("prefill_tps")
+
+
+def test_decode_speed(verdict):
+    verdict("decode_tps")
+
+
+@pytest.mark.parametrize("quantile", ["p50", "p90", "p99", "max"])
+def test_gap_between_tokens(quantile, verdict):
+    verdict(f"itl_{quantile}_ms")

@@ -1,0 +1,19 @@
+"""Memory: what the runner needed at most, and what it allocated while generating."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("latency_run")
+
+
+def test_peak_memory_of_the_runner(verdict):
+    verdict("peak_rss_bytes")
+
+
+def test_size_of_the_kv_pool(verdict):
+    verdict("kv_pool_bytes")
+
+
+def test_nothing_is_allocated_while_generating(verdict):
+    verdict("heap_allocations")
