@@ -1,0 +1,42 @@
+"""``snapgate devices``: which phones are attached, and why each one is or is not usable."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from harness.cli.command import Subcommands
+from harness.pool.local import discover
+from harness.record.codec import to_json
+from harness.soc import BY_PART
+
+
+def add_command(commands: Subcommands) -> None:
+    parser = commands.add_parser("devices", help="which phones are attached, and which are usable")
+    parser.add_argument("--adb-host", default="127.0.0.1")
+    parser.add_argument("--adb-port", type=int, default=int(os.environ.get("ANDROID_ADB_SERVER_PORT", "5037")))
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = discover(arguments.adb_host, arguments.adb_port)
+    if arguments.json:
+        json.dump({"schema": "snapgate.devices/1", "phones": [to_json(info) for info in found]}, sys.stdout, indent=1)
+        print()
+        return 0
+    if not found:
+        print("no phone is attached to this adb server")
+    for info in found:
+        facts = info.facts
+        if facts is None:
+            print(f"{info.transport:24} not usable: {info.reason}")
+            continue
+        soc = BY_PART.get(facts.part)
+        name = f"{facts.part} {soc.marketing_name}, HTP v{soc.htp_arch}" if soc else facts.part
+        kind = "virtual" if facts.virtual else "phone"
+        state = "usable" if info.usable else f"not usable: {info.reason}"
+        print(f"{info.transport:24} {facts.serial:16} {kind:8} {name}, Android {facts.android_release}, {facts.abi}: {state}")
+    return 0

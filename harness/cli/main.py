@@ -1,0 +1,49 @@
+"""``snapgate``: one command, a subcommand for each thing a person does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import harness
+from harness.cli import devices, doctor, gate, prepare, report, virtual
+from harness.errors import SnapGateError, UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are errors of ours, with our exit code."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{self.prog}: {message}", next_step=f"see `{self.prog} --help`")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="snapgate", description="Tells a device lab whether an LLM may ship on a Snapdragon phone.")
+    parser.add_argument("--version", action="version", version=f"snapgate {harness.__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
+    for module in (prepare, devices, virtual, gate, report, doctor):
+        module.add_command(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0, a verdict's (10 to 14), or 20 user, 21 host, 22 model, 11 lab."""
+    try:
+        arguments = build_parser().parse_args(argv)
+        code: int = arguments.run(arguments)
+    except SnapGateError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return exc.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; nothing half-written was left behind", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
