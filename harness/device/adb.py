@@ -1,0 +1,397 @@
+"""The adb server and one transport of it, over adbutils.
+
+adbutils is used for connections and framing. Its conveniences are avoided where they lose information: ``shell2``
+falls back to a protocol without stderr, ``sync.push`` drops the daemon's message and leaves a half file under the
+final name, ``stat`` reads too few bytes, and a connection to a missing server starts one. A server is never started,
+killed or restarted from here: it may belong to somebody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from adbutils import AdbClient, AdbConnection, AdbError
+from adbutils.errors import AdbTimeout
+
+from harness.device import sync
+from harness.device.faults import fault, storage_fault
+from harness.device.shell import LineSplitter, Patience, ShellResult, converse, new_nonce, quote, with_sentinel
+from harness.device.text import printable
+from harness.errors import DeadlineError, HostError, InfraError, PhoneLostError, PhoneStorageError, TransferError
+from harness.record.artifact import sha256_of
+
+_STATES: Final = (
+    "device|offline|unauthorized|authorizing|connecting|recovery|sideload|bootloader|rescue|host|detached"
+    "|no permissions"
+)
+_DEVICE_LINE: Final = re.compile(rf"(?P<transport>\(no serial number\)|\S+)\s+(?P<state>{_STATES})\b(?P<rest>.*)")
+_COMMAND_LIMIT: Final = 32 * 1024
+_TRANSFER_STALL_S: Final = 30.0
+_SLOWEST_BYTES_PER_S: Final = 512 * 1024
+
+
+def _no_progress(_: str) -> None:
+    pass
+
+
+class _Connection(AdbConnection):  # type: ignore[misc]
+    """Connects once; adbutils would start a server with the default port when nobody answers."""
+
+    def _safe_connect(self) -> Any:
+        return self._create_socket()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """One line of ``adb devices -l``. ``transport`` is adb's name for the connection, not an identity."""
+
+    transport: str
+    state: str
+    detail: str
+
+
+def parse_devices(text: str) -> tuple[Attached, ...]:
+    """The devices of a ``devices-l`` answer. Daemon and version noise is passed over."""
+    found = []
+    for line in text.splitlines():
+        match = _DEVICE_LINE.fullmatch(line.strip())
+        if match is not None:
+            found.append(
+                Attached(
+                    transport=printable(match["transport"]),
+                    state=match["state"],
+                    detail=printable(match["rest"]),
+                )
+            )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Adb:
+    """An adb server. Raises ``HostError`` where there is none."""
+
+    host: str = "127.0.0.1"
+    port: int = 5037
+
+    def connect(self, timeout_s: float = 10.0) -> Any:
+        """A fresh connection to the server, which the caller closes."""
+        try:
+            connection = _Connection(self.host, self.port)
+        except (AdbError, OSError) as exc:
+            raise HostError(
+                f"no adb server at {self.host}:{self.port}",
+                found=printable(str(exc)),
+                expected="a running adb server",
+                next_step=f"start one with `adb -P {self.port} start-server`, or name another host and port",
+            ) from exc
+        connection.conn.settimeout(timeout_s)
+        return connection
+
+    def ask(self, request: str, timeout_s: float = 10.0) -> str:
+        """A ``host:`` request that is answered with one block of text. Raises adbutils' ``AdbError`` when refused."""
+        connection = self.connect(timeout_s)
+        try:
+            connection.send_command(request)
+            connection.check_okay()
+            text: str = connection.read_string_block()
+        finally:
+            connection.close()
+        return text
+
+    def devices(self) -> tuple[Attached, ...]:
+        try:
+            return parse_devices(self.ask("host:devices-l"))
+        except (AdbError, OSError, ValueError) as exc:
+            raise HostError(
+                f"{self.host}:{self.port} does not answer like an adb server",
+                found=printable(str(exc)),
+                expected="an answer to host:devices-l",
+                next_step="name the port of an adb server (default 5037)",
+            ) from exc
+
+    def client(self) -> AdbClient:
+        """adbutils' own client for the same server, for what this class does not wrap."""
+        return AdbClient(self.host, self.port)
+
+    def device(self, transport: str) -> AdbDevice:
+        return AdbDevice(self, transport)
+
+
+@dataclass(frozen=True, slots=True)
+class AdbDevice:
+    """One transport. Every call has its own connection and its own time limit."""
+
+    adb: Adb
+    transport: str
+
+    def state(self) -> str:
+        """``device``, or why not: ``offline``, ``gone``, ..."""
+        try:
+            return self.adb.ask(f"host-serial:{self.transport}:get-state")
+        except AdbError as exc:
+            return printable(str(exc)) or "gone"
+        except OSError:
+            return "gone"
+
+    def features(self) -> frozenset[str]:
+        with self._mapped("read features"):
+            return frozenset(self.adb.ask(f"host-serial:{self.transport}:features").split(","))
+
+    def run(
+        self,
+        argv: Sequence[str | PurePosixPath],
+        *,
+        timeout_s: float = 30.0,
+        stdin: bytes | None = None,
+        what: str | None = None,
+    ) -> ShellResult:
+        """Run a program and wait for it. A non-zero exit code is a result, not an error."""
+        return self._converse(argv, Patience.of(timeout_s), stdin=stdin, what=what)
+
+    def script(
+        self, text: str, *arguments: str | PurePosixPath, timeout_s: float = 30.0, stdin: bytes | None = None, what: str
+    ) -> ShellResult:
+        """Run a fixed shell text; ``arguments`` reach it as ``$1``, ``$2``, ..., never as part of the text."""
+        return self.run(["sh", "-c", text, "snapgate", *arguments], timeout_s=timeout_s, stdin=stdin, what=what)
+
+    def stream(
+        self,
+        argv: Sequence[str | PurePosixPath],
+        *,
+        on_line: Callable[[str], None],
+        deadline_s: float,
+        stall_s: float,
+        on_error_line: Callable[[str], None] | None = None,
+        what: str | None = None,
+    ) -> ShellResult:
+        """Run a program and hand on each line as it comes; no output on either stream for ``stall_s`` is an error.
+
+        A program still running when this raises goes on running on the phone: stop it by its pid.
+        """
+        lines = LineSplitter(on_line)
+        errors = LineSplitter(on_error_line or _no_progress)
+        patience = Patience.of(deadline_s, stall_s)
+        try:
+            return self._converse(argv, patience, what=what, on_stdout=lines.add, on_stderr=errors.add)
+        finally:
+            lines.finish()
+            errors.finish()
+
+    def push(
+        self,
+        local: Path,
+        remote: PurePosixPath,
+        *,
+        mode: int = 0o644,
+        sha256: str | None = None,
+        progress: Callable[[str], None] = _no_progress,
+    ) -> str:
+        """Put ``local`` at ``remote``, all or nothing: temporary name, hashed on the phone, renamed. Gives its sha256.
+
+        ``sha256``: what the content must be, on this host and on the phone. Raises ``TransferError`` when either
+        differs, ``PhoneStorageError`` when the phone is full or does not take files there.
+        """
+        what = f"push {local.name}"
+        size = local.stat().st_size
+        expected = sha256 if sha256 is not None else sha256_of(local)
+        temporary = remote.with_name(f".{remote.name[:100]}.{new_nonce()}.part")
+        reporter = _Progress(what, size, progress)
+        try:
+            with self._mapped(what):
+                patience = Patience.of(60 + size / _SLOWEST_BYTES_PER_S, _TRANSFER_STALL_S)
+                with self._service("sync:") as connection:
+                    _, sent = sync.send(
+                        connection, local, temporary, mode=mode, patience=patience, on_bytes=reporter.add
+                    )
+            if sent != expected:
+                raise TransferError(f"{what}: {local} changed while it was read", found=sent, expected=expected)
+            self._verify_and_rename(temporary, remote, mode=mode, size=size, sha256=expected, what=what)
+        except BaseException:
+            self._discard(temporary)
+            raise
+        return expected
+
+    def pull(self, remote: PurePosixPath, local: Path, *, timeout_s: float = 600.0) -> str:
+        """Fetch a file, all or nothing: temporary name, size and sha256 compared with the phone's own, renamed."""
+        what = f"pull {remote.name}"
+        listed = self.run(["sha256sum", remote], timeout_s=timeout_s, what=what)
+        if listed.exit_code != 0:
+            raise self._command_fault(listed, what)
+        there = listed.text.split()[0] if listed.text.split() else ""
+        temporary = local.with_name(f".{local.name}.{new_nonce()}.part")
+        local.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as stream, self._mapped(what), self._service("sync:") as connection:
+                _, here = sync.receive(connection, remote, stream, patience=Patience.of(timeout_s, _TRANSFER_STALL_S))
+            if here != there:
+                raise TransferError(
+                    f"{what} from phone {self.transport}: damaged on the way", found=here, expected=there or "a sha256"
+                )
+            temporary.replace(local)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return here
+
+    def open_stream(self, argv: Sequence[str | PurePosixPath], *, nonce: str) -> Any:
+        """A connection on which ``argv`` runs, for a reader in a thread of its own (``shell.converse``)."""
+        return self._open(f"shell,v2:{with_sentinel(quote(argv), nonce)}")
+
+    def _converse(
+        self,
+        argv: Sequence[str | PurePosixPath],
+        patience: Patience,
+        *,
+        stdin: bytes | None = None,
+        what: str | None = None,
+        on_stdout: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+    ) -> ShellResult:
+        words = tuple(str(word) for word in argv)
+        what = what if what is not None else f"run {printable(words[0], 80)}"
+        nonce = new_nonce()
+        command = with_sentinel(quote(words), nonce)
+        if len(command) > _COMMAND_LIMIT:
+            raise ValueError(
+                f"{what}: a command line of {len(command)} bytes; at most {_COMMAND_LIMIT} reach every phone"
+            )
+        with self._mapped(what), self._service(f"shell,v2:{command}") as connection:
+            return converse(
+                connection,
+                argv=words,
+                nonce=nonce,
+                stdin=stdin,
+                patience=patience,
+                what=f"{what} on phone {self.transport}",
+                on_stdout=on_stdout,
+                on_stderr=on_stderr,
+            )
+
+    def _open(self, service: str) -> Any:
+        connection = self.adb.connect()
+        try:
+            connection.send_command(f"host:transport:{self.transport}")
+            connection.check_okay()
+            connection.send_command(service)
+            connection.check_okay()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _service(self, service: str) -> Iterator[Any]:
+        connection = self._open(service)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextlib.contextmanager
+    def _mapped(self, what: str) -> Iterator[None]:
+        """adb's and the socket's errors as ours; whether the phone is still there is asked of the server."""
+        try:
+            yield
+        except sync.SyncRefusedError as exc:
+            raise fault(str(exc), what=what, phone=self.transport) from exc
+        except (TimeoutError, AdbTimeout) as exc:
+            raise DeadlineError(
+                f"{what}: phone {self.transport} moved no data for {_TRANSFER_STALL_S:g} s",
+                found="stalled",
+                next_step="check cable and hub; replug the phone if every transfer stalls",
+            ) from exc
+        except (AdbError, EOFError, OSError) as exc:
+            raise self._connection_fault(str(exc), what) from exc
+
+    def _connection_fault(self, message: str, what: str) -> InfraError:
+        state = self._settled_state()
+        if state != "device" and "unauthorized" not in message:
+            return PhoneLostError(
+                f"{what}: phone {self.transport} went away",
+                found=printable(f"state '{state}', {message}"),
+                expected="state 'device'",
+                next_step="check cable, power and `adb devices -l`; see whether the phone rebooted",
+            )
+        return fault(message, what=what, phone=self.transport)
+
+    def _settled_state(self) -> str:
+        """The state after a broken connection; the server may need a moment to notice that the phone is gone."""
+        state = "gone"
+        for _ in range(4):
+            try:
+                state = self.state()
+            except HostError:
+                return "adb server gone"
+            if state != "device":
+                return state
+            time.sleep(0.1)
+        return state
+
+    def _verify_and_rename(
+        self, temporary: PurePosixPath, remote: PurePosixPath, *, mode: int, size: int, sha256: str, what: str
+    ) -> None:
+        listed = self.run(["sha256sum", temporary], timeout_s=60 + size / (8 << 20), what=what)
+        if listed.exit_code != 0:
+            raise self._command_fault(listed, what)
+        found = listed.text.split()[0] if listed.text.split() else "nothing"
+        if found != sha256:
+            raise TransferError(
+                f"{what} to phone {self.transport}: damaged on the way",
+                found=f"sha256 {printable(found, 64)} on the phone",
+                expected=sha256,
+                next_step="check cable and hub; try again",
+            )
+        renamed = self.script(
+            'chmod "$1" "$2" && mv -f "$2" "$3"', f"{mode:o}", temporary, remote, timeout_s=30, what=what
+        )
+        if renamed.exit_code != 0:
+            raise self._command_fault(renamed, what)
+
+    def _discard(self, temporary: PurePosixPath) -> None:
+        """Remove a half file if the phone can still be reached; the store clears leftovers at the next lease."""
+        with contextlib.suppress(InfraError, HostError):
+            self.run(["rm", "-f", temporary], timeout_s=10)
+
+    def _command_fault(self, result: ShellResult, what: str) -> InfraError:
+        return command_fault(result, what=what, phone=self.transport)
+
+
+def command_fault(result: ShellResult, *, what: str, phone: str) -> InfraError:
+    """The error for a housekeeping command that failed on the phone."""
+    storage: PhoneStorageError | None = storage_fault(result.said(), what=what, phone=phone)
+    if storage is not None:
+        return storage
+    return InfraError(
+        f"{what}: a command failed on phone {phone}",
+        found=result.said(),
+        expected="exit code 0",
+        next_step="run it by hand with `adb shell`: " + printable(quote(result.argv), 200),
+    )
+
+
+class _Progress:
+    """Says how far a push is, at most once a second, and only when it takes longer than two seconds."""
+
+    def __init__(self, what: str, size: int, say: Callable[[str], None]) -> None:
+        self._what, self._size, self._say = what, size, say
+        self._done = 0
+        self._start = time.monotonic()
+        self._next = self._start + 2
+
+    def add(self, n: int) -> None:
+        self._done += n
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + 1
+        rate = self._done / max(now - self._start, 1e-3)
+        left = (self._size - self._done) / max(rate, 1.0)
+        self._say(
+            f"{self._what}: {self._done / 1e6:.0f} of {self._size / 1e6:.0f} MB, "
+            f"{rate / 1e6:.0f} MB/s, {left:.0f} s left"
+        )
