@@ -35,7 +35,7 @@ Better = Literal["higher", "lower", "equal"]
 class Metric:
     name: str
     unit: str
-    """``ms``, ``tokens/s``, ``bytes``, ``celsius``, ``dB``, ``nats``, ``percent``, ``fraction``, ``yes=1`` and so on."""
+    """``ms``, ``tokens/s``, ``bytes``, ``celsius``, ``dB``, ``nats``, ``percent``, ``fraction``, ``yes=1`` ..."""
     family: Family
     better: Better
     """Which direction is good; ``equal``: one value is right."""

@@ -1,0 +1,329 @@
+"""A journal to measurements: one per metric, cell, phone and source. The same journal always gives the same ones.
+
+Runs that ended with an error give no figures. Their failed self-checks count, and their error is the measurement
+``runs_completed``, which no limit is needed to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.journal import Journal
+from harness.measure import selfcheck
+from harness.measure.memory import peak_rss_bytes
+from harness.measure.metrics import LOAD_PHASES, METRICS, THERMAL_DOMAINS
+from harness.measure.statistics import median, median_interval
+from harness.measure.thermal import temperatures
+from harness.measure.timing import comparable_repetitions, load_phase_ms, load_total_ms, timing_of
+from harness.record.comparison import Leg, LogitsComparison, SelfCheck, WindowScores
+from harness.record.run import Cell, RunRecord
+from harness.record.runner import Generation
+from harness.record.verdict import Measurement
+from harness.record.vocabulary import Family, Source, Status, worst
+from harness.results import refute
+from harness.results.accuracy import Figure, logits_figures, window_figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Everything about one cell on one phone."""
+
+    cell: Cell
+    source: Source
+    serial: str
+    runs: tuple[RunRecord, ...]
+    checks: tuple[SelfCheck, ...]
+    """Journalled ones, and those that the records allow to repeat."""
+    logits: tuple[LogitsComparison, ...]
+    windows: tuple[WindowScores, ...]
+
+    @property
+    def good(self) -> tuple[RunRecord, ...]:
+        return tuple(run for run in self.runs if run.error is None)
+
+
+def derive(journal: Journal) -> tuple[Measurement, ...]:
+    """All measurements, ordered by cell, serial and the catalogue. A metric without any evidence is absent."""
+    groups = _groups(journal)
+    wrong_by_cell: dict[Cell, list[str]] = {}
+    for group in groups:
+        wrong_by_cell.setdefault(group.cell, []).extend(refute.wrong_output(group.checks))
+    found: list[Measurement] = []
+    for group in groups:
+        figures = _figures(group)
+        found.extend(
+            _measurement(group, name, figures[name], wrong_by_cell[group.cell]) for name in METRICS if name in figures
+        )
+        found.append(_runs_completed(group))
+    found.extend(_not_covered(journal))
+    order = {name: i for i, name in enumerate(METRICS)}
+    return tuple(sorted(found, key=lambda m: (str(m.cell), m.serial or "", str(m.source), order[m.metric])))
+
+
+def session_source(journal: Journal) -> Source | None:
+    """SYNTHETIC if any session or run of the journal is; else None: each run says its own."""
+    marks = {session.source for session in journal.sessions} | {run.source for run in journal.runs}
+    return Source.SYNTHETIC if Source.SYNTHETIC in marks else None
+
+
+def _groups(journal: Journal) -> list[_Group]:
+    override = session_source(journal)
+    by_key: dict[tuple[Cell, str, Source], list[RunRecord]] = {}
+    for run in journal.runs:
+        source = override or (Source.VIRTUAL if refute.is_emulated(run) else run.source)
+        by_key.setdefault((run.cell, run.device.serial, source), []).append(run)
+    groups = []
+    for (cell, serial, source), runs in by_key.items():
+        ids = {run.run_id for run in runs}
+        good = {run.run_id for run in runs if run.error is None}
+        journalled = [check for check in journal.self_checks if check.run_id in ids]
+        repeated = [check for run in runs for check in selfcheck.record_checks(run)]
+        groups.append(
+            _Group(
+                cell=cell,
+                source=source,
+                serial=serial,
+                runs=tuple(runs),
+                checks=tuple(dict.fromkeys([*journalled, *repeated])),
+                logits=tuple(i for i in journal.logits if i.cell == cell and _belongs(i, good)),
+                windows=tuple(i for i in journal.windows if i.cell == cell and _belongs(i, good)),
+            )
+        )
+    return groups
+
+
+def _belongs(item: LogitsComparison | WindowScores, run_ids: Collection[str]) -> bool:
+    """A phone's leg counts with its run only; the host's legs count for every phone."""
+    return item.run_id in run_ids if item.leg is Leg.PHONE else True
+
+
+def _figures(group: _Group) -> dict[str, Figure]:
+    return {
+        **logits_figures(group.logits),
+        **window_figures(group.windows),
+        **_check_figures(group),
+        **_placement_figures(group.good),
+        **_load_figures(group.good),
+        **_speed_figures(group.good),
+        **_memory_figures(group.good),
+        **_thermal_figures(group.good),
+    }
+
+
+def _check_figures(group: _Group) -> dict[str, Figure]:
+    found: dict[str, Figure] = {}
+    for metric, name in (
+        ("prompt_sensitive", selfcheck.PROMPT_SENSITIVITY),
+        ("non_constant_output", selfcheck.NON_CONSTANT_OUTPUT),
+        ("prefill_decode_identical", selfcheck.PREFILL_DECODE_IDENTITY),
+    ):
+        checks = [check for check in group.checks if check.name == name]
+        decided = [float(check.passed) for check in checks if check.passed is not None]
+        if checks:
+            found[metric] = Figure(
+                value=min(decided, default=None),
+                samples=tuple(decided),
+                run_ids=tuple(dict.fromkeys(check.run_id for check in checks)),
+                reason=None if decided else checks[0].detail,
+            )
+    return found
+
+
+def _largest(runs: Sequence[RunRecord], value_of: Callable[[RunRecord], float | None]) -> Figure | None:
+    """The largest value over runs (NaN if any is NaN); None when no run has one."""
+    pairs = [(run.run_id, value) for run in runs if (value := value_of(run)) is not None]
+    if not pairs:
+        return None
+    samples = tuple(float(value) for _, value in pairs)
+    return Figure(value=float(np.max(samples)), samples=samples, run_ids=tuple(run_id for run_id, _ in pairs))
+
+
+def _present(figures: Iterable[tuple[str, Figure | None]]) -> dict[str, Figure]:
+    return {name: figure for name, figure in figures if figure is not None}
+
+
+def _placement_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    def arch(run: RunRecord) -> float | None:
+        matches = refute.arch_matches(run)
+        return None if matches is None else float(matches)
+
+    found = _present(
+        [
+            ("cpu_nodes", _largest(runs, lambda run: float(sum(run.cpu_nodes)) if run.cpu_nodes else None)),
+            ("dsp_arch_matches", _largest(runs, arch)),
+        ]
+    )
+    if "dsp_arch_matches" in found:  # one wrong run is enough
+        figure = found["dsp_arch_matches"]
+        found["dsp_arch_matches"] = Figure(value=min(figure.samples), samples=figure.samples, run_ids=figure.run_ids)
+    pieces = [float(n) for run in runs for n in run.epcontext_nodes]
+    if pieces:
+        found["epcontext_nodes_per_graph"] = Figure(
+            value=max(pieces, key=lambda n: abs(n - 1.0)),
+            samples=tuple(pieces),
+            run_ids=tuple(run.run_id for run in runs if run.epcontext_nodes),
+        )
+    return found
+
+
+def _median_figure(pairs: Sequence[tuple[str, float]]) -> Figure | None:
+    samples = tuple(value for _, value in pairs)
+    if not samples:
+        return None
+    return Figure(
+        value=median(samples),
+        samples=samples,
+        interval=median_interval(samples),
+        run_ids=tuple(dict.fromkeys(run_id for run_id, _ in pairs)),
+    )
+
+
+def _load_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    totals = [(run.run_id, ms) for run in runs if (ms := load_total_ms(run.log.phases)) is not None]
+    by_phase = [(run.run_id, load_phase_ms(run.log.phases)) for run in runs]
+    return _present(
+        [
+            ("load_ms", _median_figure(totals)),
+            *(
+                (f"load_{phase}_ms", _median_figure([(i, ms[phase]) for i, ms in by_phase if phase in ms]))
+                for phase in LOAD_PHASES
+            ),
+        ]
+    )
+
+
+def _speed_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    owner: dict[int, str] = {}
+    generations: list[Generation] = []
+    for run in runs:
+        for generation in run.log.generations:
+            owner[id(generation)] = run.run_id
+            generations.append(generation)
+    timings = [(owner[id(g)], timing_of(g)) for g in comparable_repetitions(generations)]
+
+    def samples(pairs: Iterable[tuple[str, float | None]]) -> list[tuple[str, float]]:
+        return [(run_id, value) for run_id, value in pairs if value is not None]
+
+    found = _present(
+        [
+            ("ttft_ms", _median_figure(samples((i, t.ttft_ms) for i, t in timings))),
+            ("prefill_tps", _median_figure(samples((i, t.prefill_tps) for i, t in timings))),
+            ("decode_tps", _median_figure(samples((i, t.decode_tps) for i, t in timings))),
+            ("tpot_ms", _median_figure(samples((i, t.tpot_ms) for i, t in timings))),
+            *(
+                (f"itl_p{p}_ms", _median_figure(samples((i, t.itl_quantile_ms(p / 100)) for i, t in timings)))
+                for p in (50, 90, 99)
+            ),
+        ]
+    )
+    largest = samples((i, t.itl_quantile_ms(1.0)) for i, t in timings)
+    if largest:
+        values = tuple(value for _, value in largest)
+        found["itl_max_ms"] = Figure(
+            value=float(np.max(values)), samples=values, run_ids=tuple(dict.fromkeys(i for i, _ in largest))
+        )
+    return found
+
+
+def _memory_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    return _present(
+        [
+            ("peak_rss_bytes", _largest(runs, lambda run: peak_rss_bytes(run.log.memory))),
+            ("kv_pool_bytes", _largest(runs, lambda run: run.log.buffers.kv_pool_bytes if run.log.buffers else None)),
+            (
+                "heap_allocations",
+                _largest(runs, lambda run: max((g.heap_allocations for g in run.log.generations), default=None)),
+            ),
+        ]
+    )
+
+
+def _thermal_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    heat = {run.run_id: temperatures(run.sensors) for run in runs}
+
+    def start(domain: str) -> Callable[[RunRecord], float | None]:
+        return lambda run: heat[run.run_id][domain].start_celsius if domain in heat[run.run_id] else None
+
+    def peak(domain: str) -> Callable[[RunRecord], float | None]:
+        return lambda run: heat[run.run_id][domain].peak_celsius if domain in heat[run.run_id] else None
+
+    return _present(
+        [
+            *((f"start_{domain}_celsius", _largest(runs, start(domain))) for domain in THERMAL_DOMAINS),
+            *((f"peak_{domain}_celsius", _largest(runs, peak(domain))) for domain in THERMAL_DOMAINS),
+        ]
+    )
+
+
+def _measurement(group: _Group, name: str, figure: Figure, wrong: Sequence[str]) -> Measurement:
+    family = METRICS[name].family
+    from_runs = [run for run in group.runs if run.run_id in figure.run_ids]
+    refuted = [
+        text
+        for run in from_runs
+        for text in refute.refutations(family, run, [c for c in group.checks if c.run_id == run.run_id])
+    ]
+    if family is Family.PERFORMANCE:
+        refuted.extend(wrong)
+    elif family is Family.ACCURACY:
+        refuted.extend(refute.wrong_output(group.checks))
+    elif name == "cpu_nodes" and figure.value:
+        refuted.append(f"{refute.CPU_PLACEMENT}: {figure.value:g} nodes on the CPU")
+    elif name == "dsp_arch_matches" and figure.value == 0:
+        refuted.append(f"{refute.DSP_ARCH}: context binary for another HTP arch")
+    artifacts = sorted({run.artifact_id for run in from_runs})
+    if len(artifacts) > 1:
+        refuted.append(f"{refute.MIXED_ARTIFACTS}: {', '.join(artifacts)}")
+    return Measurement(
+        metric=name,
+        cell=group.cell,
+        source=group.source,
+        serial=group.serial,
+        value=figure.value,
+        samples=figure.samples,
+        interval=figure.interval,
+        run_ids=figure.run_ids,
+        reason=figure.reason,
+        refuted_by=tuple(dict.fromkeys(refuted)),
+        error=None,
+    )
+
+
+def _runs_completed(group: _Group) -> Measurement:
+    failed = [run for run in group.runs if run.error is not None]
+    reasons = [f"run {run.run_id}: {run.error.kind}: {run.error.message}" for run in failed if run.error]
+    return Measurement(
+        metric="runs_completed",
+        cell=group.cell,
+        source=group.source,
+        serial=group.serial,
+        value=len(group.good) / len(group.runs),
+        samples=tuple(float(run.error is None) for run in group.runs),
+        interval=None,
+        run_ids=tuple(run.run_id for run in (failed or group.runs)),
+        reason="; ".join(reasons) or None,
+        refuted_by=(),
+        error=worst(run.error.status for run in failed if run.error) if failed else None,
+    )
+
+
+def _not_covered(journal: Journal) -> Iterable[Measurement]:
+    """Cells that were asked for and did not run: ``runs_completed`` without a value."""
+    source = session_source(journal) or Source.PHONE
+    for item in journal.not_covered:
+        yield Measurement(
+            metric="runs_completed",
+            cell=item.cell,
+            source=source,
+            serial=None,
+            value=None,
+            samples=(),
+            interval=None,
+            run_ids=(),
+            reason=item.reason,
+            refuted_by=(),
+            error=Status.INFRA if item.status is Status.INFRA else None,
+        )

@@ -1,0 +1,163 @@
+"""``limits.toml``: absolute limits, checked once when read.
+
+::
+
+    [[limit]]
+    metric = "decode_snr_db"
+    model = "tiny-llama"      # model, precision, kv, soc: "*" or absent matches anything
+    precision = "w8a16"
+    kv = "kv8"
+    soc = "gen3"              # a part (SM8650) or a marker (gen3)
+    minimum = 36.5            # minimum, maximum or both; a value equal to a limit passes
+    reason = "measured 42.5 dB on ...; slack 6 dB"
+    date = 2026-12-01
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from harness.errors import UserError
+from harness.record.run import Cell
+from harness.record.verdict import Limit
+from harness.soc import BY_PART, KvPrecision, Precision, find_soc
+
+ANY: Final = "*"
+_MATCHED: Final = ("model", "precision", "kv", "soc")
+_REQUIRED: Final = ("metric", "reason", "date")
+_KEYS: Final = (*_REQUIRED, *_MATCHED, "minimum", "maximum")
+_SIDES: Final[Mapping[str, tuple[str, ...]]] = {
+    "higher": ("minimum",),
+    "lower": ("maximum",),
+    "equal": ("minimum", "maximum"),
+}
+"""The bounds that a limit needs to be able to fail, by which way is better."""
+_Refuse = Callable[..., NoReturn]
+_HEADER: Final = re.compile(r"^\s*\[\[\s*limit\s*\]\]")
+
+
+def load_limits(path: Path, *, metrics: Mapping[str, str]) -> tuple[Limit, ...]:
+    """All limits of the file, in its order.
+
+    ``metrics``: every known metric and which way is better (``higher``, ``lower``, ``equal``). Raises ``UserError``
+    naming file, line and limit for anything that is unknown, missing or could never fail.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except FileNotFoundError as exc:
+        raise UserError(f"{path} does not exist", next_step="name the limits file, e.g. suites/limits.toml") from exc
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise UserError(f"{path} cannot be read as TOML", found=str(exc)) from exc
+    unknown = sorted(set(data) - {"limit"})
+    if unknown:
+        raise UserError(f"{path}: unknown key", found=unknown[0], expected="only [[limit]] tables")
+    entries = data.get("limit", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UserError(f"{path}: limit is not a list of tables", expected="[[limit]] tables")
+    lines = [number for number, line in enumerate(text.splitlines(), start=1) if _HEADER.match(line)]
+    if len(lines) != len(entries):  # a header inside a multi-line string: better no line than a wrong one
+        lines = [0] * len(entries)
+    return tuple(
+        _limit(entry, where=f"{path}:{line}" if line else f"{path}, limit {index}", metrics=metrics)
+        for index, (entry, line) in enumerate(zip(entries, lines, strict=True), start=1)
+    )
+
+
+def _limit(entry: Mapping[str, Any], *, where: str, metrics: Mapping[str, str]) -> Limit:
+    name = entry.get("metric")
+    if isinstance(name, str):
+        where = f"{where} ({name})"
+
+    def refuse(what: str, *, found: object, expected: str) -> NoReturn:
+        raise UserError(f"{where}: {what}", found=repr(found), expected=expected, next_step="correct this limit")
+
+    for key in entry:
+        if key not in _KEYS:
+            refuse("unknown key", found=key, expected=_suggest(key, _KEYS))
+    for key in _REQUIRED:
+        if key not in entry:
+            refuse(f"{key} is missing", found=sorted(entry), expected=f"{key} = ...")
+    for key in ("metric", "reason", *_MATCHED):
+        if key in entry and (not isinstance(entry[key], str) or not entry[key].strip()):
+            refuse(f"{key} is not a text", found=entry[key], expected="a non-empty string")
+    if name not in metrics:
+        refuse("unknown metric", found=name, expected=_suggest(str(name), metrics))
+    for key, known in (("precision", Precision), ("kv", KvPrecision)):
+        value = entry.get(key, ANY)
+        if value != ANY and value not in list(known):
+            refuse(f"unknown {key}", found=value, expected=", ".join((ANY, *known)))
+    soc = entry.get("soc", ANY)
+    if soc != ANY:
+        try:
+            find_soc(soc)
+        except UserError as exc:
+            raise UserError(f"{where}: {exc.what}", found=exc.found, expected=exc.expected) from exc
+    minimum, maximum = (_bound(entry[key], key, refuse) if key in entry else None for key in ("minimum", "maximum"))
+    if minimum is None and maximum is None:
+        refuse("no bound", found=sorted(entry), expected="minimum, maximum or both")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        refuse("nothing can pass", found=f"minimum {minimum} > maximum {maximum}", expected="minimum <= maximum")
+    better = metrics[str(name)]
+    for side in _SIDES[better]:
+        if side not in entry:
+            refuse(f"better is {better}, so it could hardly fail", found=f"no {side}", expected=f"a {side}")
+    return Limit(
+        metric=str(name),
+        **{key: entry.get(key, ANY) for key in _MATCHED},
+        minimum=minimum,
+        maximum=maximum,
+        reason=entry["reason"],
+        date=_date(entry["date"], refuse),
+    )
+
+
+def _bound(value: object, key: str, refuse: _Refuse) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        refuse(f"{key} is not a number", found=value, expected="a finite number")
+    return float(value)
+
+
+def _date(value: object, refuse: _Refuse) -> str:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value.isoformat()
+    try:
+        return datetime.date.fromisoformat(value if isinstance(value, str) else "").isoformat()
+    except ValueError:
+        refuse("date is not a date", found=value, expected="2026-12-31")
+
+
+def _suggest(word: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=3)
+    return f"did you mean {' or '.join(near)}?" if near else "one of " + ", ".join(sorted(known))
+
+
+def limit_for(limits: Iterable[Limit], metric: str, cell: Cell) -> Limit | None:
+    """The limit that judges ``metric`` of ``cell``: the one with the fewest ``*``; on a tie the later one."""
+    best: Limit | None = None
+    for limit in limits:
+        if limit.metric == metric and matches(limit, cell) and (best is None or _weight(limit) >= _weight(best)):
+            best = limit
+    return best
+
+
+def matches(limit: Limit, cell: Cell) -> bool:
+    soc = BY_PART.get(cell.part)
+    names = {cell.part.lower(), soc.marker if soc else ""}
+    return (
+        limit.model in (ANY, cell.model)
+        and limit.precision in (ANY, str(cell.precision))
+        and limit.kv in (ANY, str(cell.kv))
+        and (limit.soc == ANY or limit.soc.lower() in names)
+    )
+
+
+def _weight(limit: Limit) -> int:
+    return sum(getattr(limit, key) != ANY for key in _MATCHED)
