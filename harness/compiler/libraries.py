@@ -1,0 +1,44 @@
+"""Where onnxruntime-qnn keeps its libraries, and sessions on its HTP backend (for the worker process)."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import onnxruntime
+
+from harness.errors import HostError
+
+PACKAGE: Final = "onnxruntime_qnn"
+EP_NAME: Final = "QNNExecutionProvider"
+
+
+def library_folder() -> Path:
+    """The folder with libQnnHtp.so, libQnnSystem.so and their kin for this host. Imports nothing."""
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        raise HostError(
+            "compiling for the HTP needs onnxruntime-qnn, which is not installed",
+            expected="x86-64 Linux with glibc 2.35 or newer and CPython 3.11 to 3.14",
+            next_step="pip install 'snapgate[prepare]'",
+        )
+    return Path(found.origin).parent
+
+
+def htp_session(model: str, provider_options: Mapping[str, str], session_options: Mapping[str, str]) -> Any:
+    """An onnxruntime session on the HTP backend alone: nothing may fall back to the CPU."""
+    folder = library_folder()
+    onnxruntime.register_execution_provider_library(EP_NAME, str(folder / "libonnxruntime_providers_qnn.so"))
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
+    if not devices:
+        raise HostError("onnxruntime-qnn offers no device", found="none", next_step="pip install 'snapgate[prepare]'")
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    for key, value in session_options.items():
+        options.add_session_config_entry(key, value)
+    options.add_provider_for_devices(
+        devices[:1], {"backend_path": str(folder / "libQnnHtp.so"), **dict(provider_options)}
+    )
+    return onnxruntime.InferenceSession(model, options)

@@ -1,0 +1,86 @@
+"""What the compiler's worker process is asked, and what it answers: JSON files in a scratch folder.
+
+Every use of the QNN libraries happens in such a process: equal inputs then give equal bytes (tensor ids start over),
+and a crash of the vendor library is an error message here, not the end of the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.record.artifact import TensorSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """Compile ``model`` (a path relative to the worker's folder, so that no path enters the binary)."""
+
+    model: str
+    output: str
+    """The wrapper ONNX to write. The library puts the binary beside it as ``<stem>_qnn.bin``."""
+    soc_number: int
+    vtcm_mb: int | None
+    optimization_level: int
+    fp16: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryGraph:
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryFacts:
+    """What libQnnSystem.so reads out of a context binary."""
+
+    build_id: str
+    core_api: str
+    backend_api: str
+    blob_version: str
+    soc_number: int
+    htp_arch: int
+    graphs: tuple[BinaryGraph, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileAnswer:
+    nodes: tuple[str, ...]
+    """Operator type of every node of the wrapper ONNX."""
+    binary: str
+    facts: BinaryFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteRequest:
+    """Run one graph of ``binary`` on every feed of ``feeds`` (an .npz, keys ``<index>/<tensor>``)."""
+
+    binary: str
+    graph: BinaryGraph
+    feeds: str
+    outputs: str
+    n_feeds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    what: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRequest:
+    """Exactly one of the fields is given."""
+
+    compile: CompileRequest | None = None
+    describe: str | None = None
+    execute: ExecuteRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerAnswer:
+    compiled: CompileAnswer | None = None
+    described: BinaryFacts | None = None
+    executed: bool = False
+    failure: Failure | None = None

@@ -1,0 +1,96 @@
+"""What the user asked for, checked against what the checkpoint and the SoC can do, before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from harness.errors import UserError
+from harness.record.artifact import ModelFacts, PerplexityFigure
+from harness.soc import KvPrecision, Precision, Soc, check_precision
+
+RMSNORMS: Final = ("operator", "basic")
+MASK_VALUE: Final = -100.0
+"""Additive mask. A float type's own minimum would wreck the mask's scale in a quantised graph."""
+KV8_MAX_COST: Final = 0.001
+"""kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
+KV_CHOICES: Final[Mapping[Precision, tuple[KvPrecision, ...]]] = MappingProxyType(
+    {
+        Precision.FP16: (KvPrecision.KVFP16,),
+        Precision.W8A16: (KvPrecision.KV16, KvPrecision.KV8),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    soc: Soc
+    precision: Precision
+    kv: KvPrecision | None
+    """None: the measured perplexities decide."""
+    context_length: int
+    prefill_tokens: int
+    rmsnorm: str
+
+    @property
+    def graph_sizes(self) -> tuple[int, ...]:
+        """Tokens a step, prefill first."""
+        return tuple(sorted({self.prefill_tokens, 1}, reverse=True))
+
+
+def check_plan(plan: Plan, facts: ModelFacts) -> None:
+    check_precision(plan.precision, plan.soc)
+    choices = KV_CHOICES[plan.precision]
+    if plan.kv is not None and plan.kv not in choices:
+        raise UserError(
+            f"KV precision {plan.kv} does not go with {plan.precision}",
+            found=plan.kv,
+            expected=" or ".join(choices),
+            next_step="leave --kv out to take the default",
+        )
+    if not 2 <= plan.context_length <= facts.max_context:
+        raise UserError(
+            f"context does not fit {facts.name}",
+            found=str(plan.context_length),
+            expected=f"2 to {facts.max_context} (max_position_embeddings)",
+            next_step="choose another --context",
+        )
+    if not 1 <= plan.prefill_tokens < plan.context_length:
+        raise UserError(
+            "prefill chunk does not fit the context",
+            found=str(plan.prefill_tokens),
+            expected=f"1 to {plan.context_length - 1}",
+            next_step="choose another --prefill",
+        )
+    if plan.rmsnorm not in RMSNORMS:
+        raise UserError(
+            "unknown RMSNorm form", found=plan.rmsnorm, expected=" or ".join(RMSNORMS), next_step="choose one of them"
+        )
+
+
+def kv8_cost(quality: tuple[PerplexityFigure, ...]) -> float | None:
+    """Perplexity of kv8 over that of kv16, minus 1. None: not measured."""
+    figures = {figure.graph: figure.perplexity for figure in quality}
+    try:
+        return figures[KvPrecision.KV8] / figures[KvPrecision.KV16] - 1
+    except KeyError:
+        return None
+
+
+def choose_kv(plan: Plan, quality: tuple[PerplexityFigure, ...]) -> tuple[KvPrecision, str]:
+    """The KV precision to build, and why."""
+    choices = KV_CHOICES[plan.precision]
+    cost = kv8_cost(quality)
+    shown = "its cost in perplexity was not measured (no held-out text)"
+    if cost is not None:
+        shown = f"kv8 costs {cost:+.2%} perplexity against kv16"
+    if len(choices) == 1:
+        return choices[0], "the only one for this precision"
+    if plan.kv is not None:
+        return plan.kv, f"as asked; {shown}"
+    if cost is None:
+        return KvPrecision.KV8, f"the default; {shown}"
+    chosen = KvPrecision.KV8 if cost <= KV8_MAX_COST else KvPrecision.KV16
+    return chosen, f"{shown}, the limit is {KV8_MAX_COST:+.2%}"

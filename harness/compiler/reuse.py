@@ -1,0 +1,60 @@
+"""An artifact that is already there and would come out the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.compiler.recipe import KV_CHOICES, MASK_VALUE, Plan, choose_kv
+from harness.errors import UserError
+from harness.model.checkpoint import Checkpoint
+from harness.model.perplexity import Corpus
+from harness.record.artifact import Artifact, ArtifactManifest, load_artifact, sha256_of
+
+
+def find_reusable(
+    out: Path,
+    checkpoint: Checkpoint,
+    plan: Plan,
+    *,
+    tools: Mapping[str, str],
+    calibration: Path | None,
+    corpus: Corpus | None,
+) -> Artifact | None:
+    """An undamaged artifact below ``out`` made from this checkpoint, plan, texts and tool versions, if there is one."""
+    for kv in KV_CHOICES[plan.precision]:
+        folder = out / f"{checkpoint.facts.name}-{plan.precision}-{kv}-{plan.soc.part}"
+        try:
+            artifact = load_artifact(folder)
+        except UserError:
+            continue
+        if _same(artifact.manifest, checkpoint, plan, tools, calibration, corpus):
+            return artifact
+    return None
+
+
+def _same(
+    manifest: ArtifactManifest,
+    checkpoint: Checkpoint,
+    plan: Plan,
+    tools: Mapping[str, str],
+    calibration: Path | None,
+    corpus: Corpus | None,
+) -> bool:
+    recipe = manifest.recipe
+    text_as_asked = (
+        recipe.calibration_text_sha256 == sha256_of(calibration)
+        if calibration is not None
+        else recipe.calibration_method is None or "self-generated" in recipe.calibration_method
+    )
+    return (
+        text_as_asked
+        and manifest.checkpoint_sha256 == checkpoint.sha256
+        and manifest.model == checkpoint.facts
+        and {name: manifest.tools.get(name) for name in tools} == dict(tools)
+        and (manifest.target.part, manifest.target.vtcm_mb) == (plan.soc.part, plan.soc.vtcm_mb)
+        and (recipe.precision, recipe.context_length, recipe.prefill_tokens, recipe.rmsnorm, recipe.mask_value)
+        == (plan.precision, plan.context_length, plan.prefill_tokens, plan.rmsnorm, MASK_VALUE)
+        and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
+        and recipe.kv == choose_kv(plan, manifest.quality)[0]
+    )

@@ -1,0 +1,93 @@
+"""The worker process: ``python -m harness.compiler.worker REQUEST ANSWER``, run in the folder the request speaks of."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from harness.compiler.libraries import htp_session, library_folder
+from harness.compiler.messages import (
+    CompileAnswer,
+    CompileRequest,
+    ExecuteRequest,
+    Failure,
+    WorkerAnswer,
+    WorkerRequest,
+)
+from harness.compiler.metadata import read_binary
+from harness.compiler.wrapper import wrapper_model
+from harness.errors import SnapGateError
+from harness.record.codec import read_json, write_json
+
+
+def _compile(request: CompileRequest) -> CompileAnswer:
+    import onnx
+
+    provider_options = {
+        "soc_model": str(request.soc_number),
+        "htp_graph_finalization_optimization_mode": str(request.optimization_level),
+    }
+    if request.vtcm_mb is not None:
+        provider_options["vtcm_mb"] = str(request.vtcm_mb)
+    if request.fp16:
+        provider_options["enable_htp_fp16_precision"] = "1"
+    htp_session(
+        request.model,
+        provider_options,
+        {
+            "ep.context_enable": "1",
+            "ep.context_embed_mode": "0",
+            "ep.context_file_path": request.output,
+        },
+    )
+    wrapper = onnx.load(request.output, load_external_data=False)
+    binary = request.output.removesuffix(".onnx") + "_qnn.bin"
+    return CompileAnswer(
+        nodes=tuple(node.op_type for node in wrapper.graph.node),
+        binary=binary,
+        facts=read_binary(Path(binary), library_folder() / "libQnnSystem.so"),
+    )
+
+
+def _execute(request: ExecuteRequest) -> None:
+    import onnx
+
+    onnx.save(wrapper_model(request.binary, request.graph), "wrapper.onnx")
+    session = htp_session("wrapper.onnx", {}, {})
+    names = [output.name for output in session.get_outputs()]
+    results = {}
+    with np.load(request.feeds, allow_pickle=False) as feeds:
+        for index in range(request.n_feeds):
+            feed = {tensor.name: feeds[f"{index}/{tensor.name}"] for tensor in request.graph.inputs}
+            for name, value in zip(names, session.run(names, feed), strict=True):
+                results[f"{index}/{name}"] = value
+    np.savez(request.outputs, **results)
+
+
+def answer(request: WorkerRequest) -> WorkerAnswer:
+    if request.compile is not None:
+        return WorkerAnswer(compiled=_compile(request.compile))
+    if request.describe is not None:
+        return WorkerAnswer(described=read_binary(Path(request.describe), library_folder() / "libQnnSystem.so"))
+    if request.execute is not None:
+        _execute(request.execute)
+        return WorkerAnswer(executed=True)
+    return WorkerAnswer(failure=Failure(what="an empty request", detail=""))
+
+
+def main(arguments: list[str]) -> int:
+    request_path, answer_path = map(Path, arguments)
+    try:
+        result = answer(read_json(request_path, WorkerRequest))
+    except SnapGateError as exc:
+        result = WorkerAnswer(failure=Failure(what=exc.what, detail=str(exc)))
+    except Exception as exc:  # noqa: BLE001 - onnxruntime's exceptions share no base class but this
+        result = WorkerAnswer(failure=Failure(what=type(exc).__name__, detail=str(exc)))
+    write_json(answer_path, result)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

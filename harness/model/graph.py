@@ -1,0 +1,203 @@
+"""Static ONNX graphs of a checkpoint: AR-N, with the KV cache as graph inputs and outputs.
+
+Every tensor has the same name in every AR-N graph of a model, so one table of activation ranges serves them all.
+1/sqrt(head_dim) is folded into the query weights; grouped queries use MatMul's batch broadcast; embedding table and
+output head are two initialisers even where the checkpoint ties them, because they are quantised differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.model.architecture import Role
+from harness.model.checkpoint import Checkpoint
+from harness.model.interface import (
+    COS,
+    INPUT_IDS,
+    LOGITS,
+    MASK,
+    SIN,
+    input_shapes,
+    output_shapes,
+    past_key_in,
+    past_key_out,
+    past_value_in,
+    past_value_out,
+)
+
+OPSET: Final = 23
+"""The first opset with RMSNormalization."""
+IR_VERSION: Final = 11
+"""The IR version that belongs to opset 23; every onnxruntime that knows the opset reads it."""
+
+
+class RmsNorm(StrEnum):
+    OPERATOR = "operator"
+    """One RMSNormalization node."""
+    BASIC = "basic"
+    """Pow, ReduceMean, Add, Sqrt, Div, Mul."""
+
+
+class FloatType(StrEnum):
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+def build_graph(
+    checkpoint: Checkpoint,
+    *,
+    n_tokens: int,
+    context_length: int,
+    float_type: FloatType = FloatType.FLOAT32,
+    rmsnorm: RmsNorm = RmsNorm.OPERATOR,
+) -> onnx.ModelProto:
+    """The AR-``n_tokens`` graph. Every float input, weight and output has ``float_type``."""
+    facts = checkpoint.facts
+    build = _Builder(np.dtype(float_type.value))
+    embedding = build.weight("embedding", checkpoint.weight(Role.EMBEDDING))
+    hidden = build.node("Gather", [embedding, INPUT_IDS], "embedding_out", axis=0)
+    for layer in range(facts.n_layers):
+        hidden = _attention_block(build, checkpoint, layer, hidden, n_tokens, rmsnorm)
+        hidden = _feed_forward_block(build, checkpoint, layer, hidden, rmsnorm)
+    normed = _rms_norm(build, checkpoint, Role.FINAL_NORM, None, hidden, "final_norm", rmsnorm)
+    head = build.weight("lm_head", checkpoint.weight(Role.HEAD).T)
+    build.node("MatMul", [normed, head], LOGITS)
+
+    float_code = helper.np_dtype_to_tensor_dtype(build.dtype)
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT32 if name == INPUT_IDS else float_code, shape)
+        for name, shape in input_shapes(facts, n_tokens, context_length).items()
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, float_code, shape) for name, shape in output_shapes(facts, n_tokens).items()
+    ]
+    graph = helper.make_graph(build.nodes, f"ar{n_tokens}", inputs, outputs, build.initializers)
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="snapgate",
+    )
+    return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+
+
+class _Builder:
+    """Nodes and initialisers in order. A node is named after its output."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self._known: set[str] = set()
+
+    def node(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
+        return output
+
+    def weight(self, name: str, values: NDArray[np.float32]) -> str:
+        return self._initializer(name, np.ascontiguousarray(values, dtype=self.dtype))
+
+    def integers(self, name: str, *values: int) -> str:
+        """A small int64 constant; asked for twice under one name, it is kept once."""
+        return name if name in self._known else self._initializer(name, np.array(values, dtype=np.int64))
+
+    def _initializer(self, name: str, values: NDArray[Any]) -> str:
+        self._known.add(name)
+        self.initializers.append(numpy_helper.from_array(values, name))
+        return name
+
+    def scalar(self, name: str, value: float) -> str:
+        return name if name in self._known else self._initializer(name, np.array(value, dtype=self.dtype))
+
+
+def _rms_norm(
+    build: _Builder, checkpoint: Checkpoint, role: Role, layer: int | None, x: str, name: str, rmsnorm: RmsNorm
+) -> str:
+    gamma = build.weight(f"{name}_gamma", checkpoint.weight(role, layer))
+    epsilon = checkpoint.facts.rms_norm_eps
+    if rmsnorm is RmsNorm.OPERATOR:
+        return build.node("RMSNormalization", [x, gamma], f"{name}_out", axis=-1, epsilon=epsilon)
+    square = build.node("Pow", [x, build.scalar("two", 2.0)], f"{name}_square")
+    mean = build.node("ReduceMean", [square, build.integers("last_axis", -1)], f"{name}_mean", keepdims=1)
+    shifted = build.node("Add", [mean, build.scalar("rms_epsilon", epsilon)], f"{name}_shifted")
+    rms = build.node("Sqrt", [shifted], f"{name}_rms")
+    unit = build.node("Div", [x, rms], f"{name}_unit")
+    return build.node("Mul", [unit, gamma], f"{name}_out")
+
+
+def _rotate(build: _Builder, x: str, name: str, half: int) -> str:
+    """RoPE over the last axis: pairs are (i, i + half), as Hugging Face lays them out."""
+    axis = build.integers("slice_axis", 3)
+    start, middle, end = (build.integers(f"at_{at}", at) for at in (0, half, 2 * half))
+    low = build.node("Slice", [x, start, middle, axis], f"{name}_low")
+    high = build.node("Slice", [x, middle, end, axis], f"{name}_high")
+    low_cos = build.node("Mul", [low, COS], f"{name}_low_cos")
+    high_sin = build.node("Mul", [high, SIN], f"{name}_high_sin")
+    high_cos = build.node("Mul", [high, COS], f"{name}_high_cos")
+    low_sin = build.node("Mul", [low, SIN], f"{name}_low_sin")
+    new_low = build.node("Sub", [low_cos, high_sin], f"{name}_new_low")
+    new_high = build.node("Add", [high_cos, low_sin], f"{name}_new_high")
+    return build.node("Concat", [new_low, new_high], f"{name}_rotated", axis=3)
+
+
+def _attention_block(
+    build: _Builder, checkpoint: Checkpoint, layer: int, hidden: str, n_tokens: int, rmsnorm: RmsNorm
+) -> str:
+    facts = checkpoint.facts
+    groups, head_dim = facts.n_kv_heads, facts.head_dim
+    per_group = facts.n_heads // groups
+    at = f"layer{layer}"
+    x = _rms_norm(build, checkpoint, Role.INPUT_NORM, layer, hidden, f"{at}_input_norm", rmsnorm)
+
+    def project(role: Role, scale: float, heads: int) -> str:
+        """(1, N, hidden) to (N, n_kv_heads, heads per group, head_dim)."""
+        matrix = build.weight(f"{at}_{role}_weight", (checkpoint.weight(role, layer) * np.float32(scale)).T)
+        flat = build.node("MatMul", [x, matrix], f"{at}_{role}_flat")
+        shape = build.integers(f"shape_{heads}_heads", n_tokens, groups, heads, head_dim)
+        return build.node("Reshape", [flat, shape], f"{at}_{role}_split")
+
+    def to_heads(split: str, output: str) -> str:
+        return build.node("Transpose", [split], output, perm=[1, 2, 0, 3])
+
+    query = to_heads(project(Role.QUERY, head_dim**-0.5, per_group), f"{at}_query")
+    key = to_heads(project(Role.KEY, 1.0, 1), f"{at}_key")
+    value = to_heads(project(Role.VALUE, 1.0, 1), past_value_out(layer))
+    query = _rotate(build, query, f"{at}_query", head_dim // 2)
+    key = _rotate(build, key, f"{at}_key", head_dim // 2)
+    key_columns = build.node("Transpose", [key], past_key_out(layer), perm=[0, 1, 3, 2])
+
+    all_keys = build.node("Concat", [past_key_in(layer), key_columns], f"{at}_all_keys", axis=3)
+    all_values = build.node("Concat", [past_value_in(layer), value], f"{at}_all_values", axis=2)
+    scores = build.node("MatMul", [query, all_keys], f"{at}_scores")
+    masked = build.node("Add", [scores, MASK], f"{at}_masked_scores")
+    weights = build.node("Softmax", [masked], f"{at}_attention", axis=-1)
+    mixed = build.node("MatMul", [weights, all_values], f"{at}_mixed")
+    by_token = build.node("Transpose", [mixed], f"{at}_mixed_by_token", perm=[2, 0, 1, 3])
+    flat_shape = build.integers("shape_flat_heads", 1, n_tokens, facts.n_heads * head_dim)
+    flat = build.node("Reshape", [by_token, flat_shape], f"{at}_mixed_flat")
+    out_weight = build.weight(f"{at}_output_weight", checkpoint.weight(Role.OUTPUT, layer).T)
+    out = build.node("MatMul", [flat, out_weight], f"{at}_attention_out")
+    return build.node("Add", [hidden, out], f"{at}_after_attention")
+
+
+def _feed_forward_block(build: _Builder, checkpoint: Checkpoint, layer: int, hidden: str, rmsnorm: RmsNorm) -> str:
+    at = f"layer{layer}"
+    x = _rms_norm(build, checkpoint, Role.POST_NORM, layer, hidden, f"{at}_post_norm", rmsnorm)
+
+    def linear(role: Role, source: str) -> str:
+        matrix = build.weight(f"{at}_{role}_weight", checkpoint.weight(role, layer).T)
+        return build.node("MatMul", [source, matrix], f"{at}_{role}")
+
+    gate = linear(Role.GATE, x)
+    up = linear(Role.UP, x)
+    sigmoid = build.node("Sigmoid", [gate], f"{at}_sigmoid")
+    activated = build.node("Mul", [gate, sigmoid], f"{at}_silu")
+    product = build.node("Mul", [activated, up], f"{at}_inner")
+    return build.node("Add", [hidden, linear(Role.DOWN, product)], f"{at}_after_feed_forward")
