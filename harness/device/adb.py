@@ -210,7 +210,12 @@ class AdbDevice:
                         connection, local, temporary, mode=mode, patience=patience, on_bytes=reporter.add
                     )
             if sent != expected:
-                raise TransferError(f"{what}: {local} changed while it was read", found=sent, expected=expected)
+                raise HostError(
+                    f"{what}: {local} is not what was recorded of it, or changed while it was read",
+                    found=sent,
+                    expected=expected,
+                    next_step="make the file again",
+                )
             self._verify_and_rename(temporary, remote, mode=mode, size=size, sha256=expected, what=what)
         except BaseException:
             self._discard(temporary)

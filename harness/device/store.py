@@ -201,6 +201,12 @@ class PhoneStore:
         what = f"remove the run folder {run_id}"
         self._check(self._device.run(["rm", "-rf", self._root / "runs" / run_id], timeout_s=60, what=what), what)
 
+    def forget(self, files: Sequence[StoredFile]) -> None:
+        """Take files out of the store, for they turned out not to be what was pushed."""
+        what = "remove damaged files"
+        folders = [self._store / file.sha256 for file in files]
+        self._check(self._device.run(["rm", "-rf", *folders], timeout_s=60, what=what), what)
+
     def residents(self) -> tuple[Resident, ...]:
         what = "list the store"
         result = self._device.script(_LIST, self._store, what=what)

@@ -1,0 +1,207 @@
+"""One attempt at a run: everything between a leased phone and raw results in a folder of this host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from harness.device.conditions import read_conditions
+from harness.device.identity import read_boot_id
+from harness.device.phone import LeasedPhone
+from harness.device.sensors import SensorRecorder
+from harness.device.shell import new_nonce
+from harness.device.store import StoredFile
+from harness.device.text import printable
+from harness.errors import HostError, InfraError, PhoneLostError
+from harness.record.artifact import Artifact
+from harness.record.codec import write_json
+from harness.record.run import Conditions, RunError, SensorSeries
+from harness.record.runner import EMPTY_LOG, RunnerLog, parse_runner_lines
+from harness.record.vocabulary import Status
+from harness.run.blame import Evidence, judge_run
+from harness.run.libraries import RuntimeFiles
+from harness.run.session import RunnerProcess
+from harness.run.workload import Workload, make_job
+
+RECORDS: Final = "records.jsonl"
+_UNKNOWN: Final = Conditions(
+    battery_percent=None,
+    battery_celsius=None,
+    charging=None,
+    thermal_status=None,
+    memory_available_bytes=None,
+    storage_available_bytes=None,
+    uptime_s=None,
+    violations=("the phone was lost before its conditions could be read",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to run where. ``folder``: on this host, for what comes back."""
+
+    phone: LeasedPhone
+    artifact: Artifact
+    workload: Workload
+    runtime: RuntimeFiles
+    files: tuple[StoredFile, ...]
+    run_id: str
+    folder: Path
+    progress: Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """What one attempt leaves, however far it came."""
+
+    boot_id: str = ""
+    conditions: Conditions = _UNKNOWN
+    log: RunnerLog = EMPTY_LOG
+    sensors: tuple[SensorSeries, ...] = ()
+    bytes_pushed: int = 0
+    push_s: float = 0.0
+    job_sha256: str = ""
+    error: RunError | None = None
+    transient: bool = False
+    files: list[str] = field(default_factory=list)
+
+
+def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
+    """Fill ``attempt``. Faults of the lab end up in it; a phone that can be reached is left as it was."""
+    phone = plan.phone
+    name = plan.run_id if number == 1 else f"{plan.run_id}-retry"
+    try:
+        phone.lease.renew(plan.workload.deadline_s + 900)
+        attempt.boot_id = read_boot_id(phone.device)
+        attempt.conditions = read_conditions(phone.device)
+        pushed = phone.store.ensure(plan.files, progress=plan.progress)
+        attempt.bytes_pushed, attempt.push_s = pushed.bytes_pushed, pushed.seconds
+        _run_and_pull(plan, attempt, name)
+    except (InfraError, HostError) as exc:
+        attempt.error = RunError(status=Status.INFRA, kind=type(exc).__name__, message=str(exc))
+        attempt.transient = isinstance(exc, InfraError) and exc.transient
+    finally:
+        with contextlib.suppress(InfraError, HostError):
+            phone.store.remove_run_folder(name)
+
+
+def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
+    phone, artifact, workload = plan.phone, plan.artifact, plan.workload
+    device, folder = phone.device, plan.folder
+    remote = phone.store.make_run_folder(name, plan.files)
+    nonce = new_nonce()
+    job = make_job(workload, artifact, run_id=plan.run_id, nonce=nonce, run_folder=remote)
+    write_json(folder / "job.json", job)
+    attempt.job_sha256 = device.push(folder / "job.json", remote / "job.json")
+    attempt.files.append("job.json")
+    since = _phone_time(phone)
+    process = RunnerProcess(device=device, folder=remote, environment=plan.runtime.environment(remote))
+    recorder = SensorRecorder(device, max_samples=int(workload.deadline_s) + 30)
+    recorder.start()
+    logcat = ""
+    try:
+        plan.progress(f"running {workload.name} of {artifact.manifest.name} on phone {phone.facts.serial}")
+        result = process.run(deadline_s=workload.deadline_s, stall_s=workload.stall_s, progress=plan.progress)
+        _refuse_reboot(phone, attempt.boot_id)
+    except PhoneLostError:
+        raise
+    except InfraError as exc:
+        # A broken connection or a stall is also what a reboot looks like from here.
+        _refuse_reboot(phone, attempt.boot_id, cause=exc)
+        raise
+    finally:
+        recorder.stop()
+        attempt.log = parse_runner_lines(process.stdout)
+        _keep(folder, attempt, "stderr.txt", "\n".join(process.stderr))
+        with contextlib.suppress(InfraError, HostError):
+            logcat = _read_logcat(phone, since)
+            _keep(folder, attempt, "logcat.txt", logcat)
+        lost = _pull_records(phone, remote, folder, attempt)
+        recorder.write_raw(folder / "sensors.txt")
+        attempt.files.append("sensors.txt")
+        start, end = attempt.log.start, attempt.log.end
+        attempt.sensors = recorder.series(
+            start=start.clock if start is not None else None, end=end.clock if end is not None else None
+        )
+    if lost is not None and result.exit_code == 0:
+        raise lost
+    judgement = judge_run(
+        Evidence(
+            exit_code=result.exit_code,
+            stderr="\n".join(process.stderr),
+            logcat=logcat,
+            log=attempt.log,
+            run_id=plan.run_id,
+            nonce=nonce,
+        ),
+        workload=workload,
+        manifest=artifact.manifest,
+        conditions=attempt.conditions,
+    )
+    attempt.error, attempt.transient = judgement.error, judgement.transient
+    if judgement.transient and attempt.log.fault is not None:
+        # FILE_MISSING or HASH_MISMATCH: what the store holds is not what was pushed.
+        phone.store.forget(plan.files)
+
+
+def _refuse_reboot(phone: LeasedPhone, boot_id: str, cause: InfraError | None = None) -> None:
+    """Raise ``PhoneLostError`` if the phone booted since ``boot_id`` was read. Unreachable is not rebooted."""
+    try:
+        now = read_boot_id(phone.device)
+    except InfraError:
+        if cause is not None:
+            return
+        raise
+    if now != boot_id:
+        raise PhoneLostError(
+            f"phone {phone.facts.serial} rebooted during the run",
+            found=f"boot id {now}",
+            expected=boot_id,
+            next_step="look at the phone's power supply and `adb logcat -b crash`",
+        ) from cause
+
+
+def _phone_time(phone: LeasedPhone) -> str:
+    """Now, on the phone's wall clock, as ``logcat -T`` takes it."""
+    result = phone.device.run(["date", "+%m-%d %H:%M:%S.000"], timeout_s=10, what="read the phone's time")
+    return printable(result.text, 40)
+
+
+def _read_logcat(phone: LeasedPhone, since: str) -> str:
+    """The phone's log from the start of this run only."""
+    result = phone.device.run(
+        ["logcat", "-d", "-v", "threadtime", "-T", since], timeout_s=30, what="read the phone's log"
+    )
+    return result.text if result.exit_code == 0 else ""
+
+
+def _pull_records(
+    phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt
+) -> InfraError | HostError | None:
+    """The records as the phone has them, and each file of logits that they name; why not, where that fails."""
+    try:
+        _pull_all(phone, remote, folder, attempt)
+    except (InfraError, HostError) as exc:
+        return exc
+    return None
+
+
+def _pull_all(phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt) -> None:
+    phone.device.pull(remote / RECORDS, folder / RECORDS)
+    attempt.files.append(RECORDS)
+    with (folder / RECORDS).open(encoding="utf-8", errors="replace") as stream:
+        attempt.log = parse_runner_lines(stream)
+    named = {generation.logits.file for generation in attempt.log.generations if generation.logits is not None}
+    for file in sorted(named):
+        if "/" in file or file in ("", ".", ".."):
+            raise InfraError("a record names a file outside its run folder", found=printable(file))
+        phone.device.pull(remote / file, folder / file)
+        attempt.files.append(file)
+
+
+def _keep(folder: Path, attempt: Attempt, name: str, text: str) -> None:
+    (folder / name).write_text(text + "\n" if text else "", encoding="utf-8", errors="replace")
+    attempt.files.append(name)

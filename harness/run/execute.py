@@ -1,0 +1,192 @@
+"""Artifact + workload on a leased phone: push, run, watch, pull, parse, journal.
+
+What is refused before anything is pushed (another HTP arch, a prompt that is too long, a missing file of this host)
+is raised. From then on whatever happens ends in a ``RunRecord`` that is in the journal before this returns; a
+transient fault of the lab is tried once more, and the record says why.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.device.phone import LeasedPhone
+from harness.device.store import StoredFile
+from harness.device.text import printable
+from harness.errors import ArtifactError, HostError, InfraError
+from harness.journal import JournalWriter
+from harness.record.artifact import Artifact, sha256_of
+from harness.record.run import Cell, RunError, RunRecord
+from harness.record.vocabulary import Source, Status
+from harness.run.attempt import Attempt, Plan, try_once
+from harness.run.host import host_snapshot, host_state
+from harness.run.libraries import RuntimeFiles, runtime_files
+from harness.run.workload import ROPE_FILE, Workload, check_workload
+from harness.soc import BY_PART
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def execute(
+    phone: LeasedPhone,
+    artifact: Artifact,
+    workload: Workload,
+    *,
+    session_id: str,
+    results_dir: Path,
+    journal: JournalWriter,
+    progress: Callable[[str], None] = _silent,
+    runtime: RuntimeFiles | None = None,
+    reconnect_s: float = 60.0,
+) -> RunRecord:
+    """Run ``workload`` on ``phone`` and journal it; its files are in ``results_dir/runs/<run_id>/``.
+
+    ``runtime``: runner and libraries, if not those that this host has for the phone's ABI. ``reconnect_s``: how long to
+    wait for a lost phone before the second try. Raises ``ArtifactError``, ``UserError`` or ``HostError`` when the run
+    cannot begin; on Ctrl-C the record is journalled too before the interrupt goes on.
+    """
+    check_artifact(artifact, phone)
+    check_workload(workload, artifact.manifest)
+    manifest = artifact.manifest
+    if runtime is None:
+        progress("checking the runner and the QNN libraries of this host")
+        runtime = runtime_files(phone.facts.abi, manifest.target.htp_arch)
+    started = datetime.now(UTC)
+    run_id = f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    folder = results_dir / "runs" / run_id
+    plan = Plan(
+        phone=phone,
+        artifact=artifact,
+        workload=workload,
+        runtime=runtime,
+        files=(*runtime.all, *_artifact_files(artifact)),
+        run_id=run_id,
+        folder=folder,
+        progress=progress,
+    )
+    began, before = time.monotonic(), host_snapshot()
+    attempts, retried_because = 1, None
+    attempt = Attempt()
+    bytes_pushed, push_s = 0, 0.0
+    try:
+        while True:
+            attempt = Attempt()
+            _fresh(folder)
+            try:
+                try_once(plan, attempt, number=attempts)
+            finally:
+                bytes_pushed += attempt.bytes_pushed
+                push_s += attempt.push_s
+            if attempt.error is None or not attempt.transient or attempts == 2:
+                break
+            if not _phone_is_back(phone, reconnect_s, progress):
+                break
+            retried_because = f"{attempt.error.kind}: {attempt.error.message}"
+            attempts = 2
+            progress(f"trying once more after a fault of the lab: {attempt.error.message}")
+    except BaseException as exc:
+        # An interrupt, or a defect of this program: either way the model is not to blame, and the record says so.
+        attempt.error = RunError(
+            status=Status.INFRA, kind=type(exc).__name__, message=f"the run was broken off: {printable(str(exc), 500)}"
+        )
+        raise
+    finally:
+        record = RunRecord(
+            run_id=run_id,
+            session_id=session_id,
+            source=Source.VIRTUAL if phone.facts.virtual else Source.PHONE,
+            cell=Cell(
+                model=manifest.model.name,
+                precision=manifest.recipe.precision,
+                kv=manifest.recipe.kv,
+                part=manifest.target.part,
+            ),
+            workload=workload.name,
+            started_at=started.isoformat(timespec="milliseconds"),
+            wall_s=time.monotonic() - began,
+            device=replace(phone.facts, boot_id=attempt.boot_id or phone.facts.boot_id),
+            conditions=attempt.conditions,
+            host=host_state(before, host_snapshot()),
+            artifact_id=manifest.artifact_id,
+            artifact_name=manifest.name,
+            epcontext_nodes=tuple(g.epcontext_nodes for c in manifest.contexts for g in c.graphs),
+            cpu_nodes=tuple(g.cpu_nodes for c in manifest.contexts for g in c.graphs),
+            runner_sha256=runtime.runner.sha256,
+            libraries_sha256=runtime.libraries_sha256,
+            job_sha256=attempt.job_sha256,
+            prompt_sensitivity_expected=workload.expects_prompt_sensitivity,
+            log=attempt.log,
+            sensors=attempt.sensors,
+            files_sha256={f"runs/{run_id}/{name}": sha256_of(folder / name) for name in sorted(set(attempt.files))},
+            bytes_pushed=bytes_pushed,
+            push_s=push_s,
+            attempts=attempts,
+            retried_because=retried_because,
+            error=attempt.error,
+        )
+        journal.append(record)
+    return record
+
+
+def check_artifact(artifact: Artifact, phone: LeasedPhone) -> None:
+    """Refuse an artifact for another HTP arch. The libraries themselves would load it and fail later, or worse, not."""
+    target = artifact.manifest.target
+    soc = BY_PART.get(phone.facts.part)
+    if soc is None or target.htp_arch != soc.htp_arch:
+        found = f"an artifact for {target.part}, HTP v{target.htp_arch}"
+        marker = soc.marker if soc is not None else "the phone's SoC"
+        raise ArtifactError(
+            f"{artifact.manifest.name} does not fit phone {phone.facts.serial}",
+            found=found,
+            expected=f"HTP v{soc.htp_arch} ({soc.part})"
+            if soc is not None
+            else f"an SoC of the catalogue, not {phone.facts.part or 'an unknown one'}",
+            next_step=f"prepare one with `snapgate prepare CHECKPOINT --soc {marker}`",
+        )
+
+
+def _artifact_files(artifact: Artifact) -> tuple[StoredFile, ...]:
+    manifest = artifact.manifest
+    contexts = [(context.file, context.sha256) for context in manifest.contexts]
+    rope = [(ROPE_FILE, manifest.files_sha256[ROPE_FILE])]
+    return tuple(StoredFile.of(artifact.path(name), name, sha256=sha) for name, sha in (*contexts, *rope))
+
+
+def _fresh(folder: Path) -> None:
+    """An empty folder: files of a first attempt are never taken for those of the second."""
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+    except OSError as exc:
+        raise HostError(
+            f"cannot make {folder}", found=str(exc), next_step="name a results folder that this user may write to"
+        ) from exc
+
+
+def _phone_is_back(phone: LeasedPhone, wait_s: float, progress: Callable[[str], None]) -> bool:
+    """Wait for the phone, then clear away whatever of the first attempt still runs there."""
+    deadline = time.monotonic() + wait_s
+    said = False
+    while True:
+        if phone.device.state() == "device":
+            try:
+                booted = phone.device.run(["getprop", "sys.boot_completed"], timeout_s=10, what="wait for the phone")
+                if booted.text.strip() == "1":
+                    phone.store.clean()
+                    return True
+            except (InfraError, HostError) as exc:
+                progress(f"phone {phone.facts.serial} is not ready yet: {exc.what}")
+        if time.monotonic() >= deadline:
+            return False
+        if not said:
+            said = True
+            progress(f"waiting up to {wait_s:.0f} s for phone {phone.facts.serial} to come back")
+        time.sleep(0.5)

@@ -1,0 +1,100 @@
+"""A workload: the prompts of one run, and the job file that asks the runner for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from harness.errors import UserError
+from harness.record.artifact import Artifact, ArtifactManifest
+from harness.record.job import JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Prompt
+
+ROPE_FILE = "rope.bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """``deadline_s``: for the whole runner process. ``stall_s``: for the next record of it."""
+
+    name: str
+    prompts: tuple[Prompt, ...]
+    performance_mode: str = "burst"
+    deadline_s: float = 600.0
+    stall_s: float = 300.0
+
+    @property
+    def expects_prompt_sensitivity(self) -> bool:
+        """Whether two prompts differ, are generated from alike, and so must differ in their output."""
+        generated = {prompt.tokens for prompt in self.prompts if prompt.mode == "generate" and not prompt.forced}
+        return len(generated) > 1
+
+    @property
+    def n_generations(self) -> int:
+        """Generation records that a complete run has: repetitions and warm-ups of every prompt."""
+        return sum(prompt.repetitions + prompt.warmups for prompt in self.prompts)
+
+
+def check_workload(workload: Workload, manifest: ArtifactManifest) -> None:
+    """Refuse what the artifact cannot do, before anything is pushed."""
+    if not workload.prompts:
+        raise UserError(f"workload {workload.name} has no prompt", expected="at least one")
+    names = [prompt.prompt_id for prompt in workload.prompts]
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise UserError(f"workload {workload.name} names prompts twice", found=", ".join(twice))
+    context, vocabulary = manifest.recipe.context_length, manifest.model.vocab_size
+    for prompt in workload.prompts:
+        what = f"prompt {prompt.prompt_id} of workload {workload.name}"
+        # The last generated token is never fed back, so it needs no place in the cache.
+        needed = len(prompt.tokens) + max(prompt.n_gen - 1, 0)
+        if not prompt.tokens:
+            raise UserError(f"{what} is empty", expected="at least one token")
+        if needed > context:
+            raise UserError(
+                f"{what} is longer than the context of {manifest.name}",
+                found=f"{len(prompt.tokens)} tokens and {prompt.n_gen} to generate",
+                expected=f"at most {context} in all",
+                next_step="shorten the prompt, generate less, or prepare the model with a larger --context",
+            )
+        foreign = [token for token in (*prompt.tokens, *prompt.forced) if not 0 <= token < vocabulary]
+        if foreign:
+            raise UserError(
+                f"{what} has token ids that {manifest.name} does not have",
+                found=", ".join(map(str, foreign[:5])),
+                expected=f"0 to {vocabulary - 1}",
+                next_step="tokenize with the artifact's own tokenizer.json",
+            )
+
+
+def make_job(workload: Workload, artifact: Artifact, *, run_id: str, nonce: str, run_folder: PurePosixPath) -> Job:
+    manifest = artifact.manifest
+    model = manifest.model
+    return Job(
+        schema=JOB_SCHEMA,
+        run_id=run_id,
+        nonce=nonce,
+        libraries=JobLibraries(
+            backend=run_folder / "libs" / "libQnnHtp.so", system=run_folder / "libs" / "libQnnSystem.so"
+        ),
+        performance_mode=workload.performance_mode,
+        model=JobModel(
+            n_layers=model.n_layers,
+            n_kv_heads=model.n_kv_heads,
+            head_dim=model.head_dim,
+            vocab_size=model.vocab_size,
+            context_length=manifest.recipe.context_length,
+            mask_value=manifest.recipe.mask_value,
+            eos_ids=model.eos_ids,
+            soc_number=manifest.target.soc_number,
+            htp_arch=manifest.target.htp_arch,
+            rope_table=run_folder / ROPE_FILE,
+            rope_sha256=manifest.files_sha256[ROPE_FILE],
+        ),
+        contexts=tuple(
+            JobContext(
+                path=run_folder / context.file, sha256=context.sha256, n_bytes=context.n_bytes, graphs=context.graphs
+            )
+            for context in manifest.contexts
+        ),
+        prompts=workload.prompts,
+    )
