@@ -106,9 +106,9 @@ def junit_xml(verdict: RunVerdict) -> str:
         [
             ("verdict", str(verdict.status)),
             ("exit_code", str(EXIT_CODES[verdict.status])),
-            ("synthetic", str(is_synthetic(verdict)).lower()),
+            *([("watermark", SYNTHETIC_NOTE)] if is_synthetic(verdict) else []),
             *(("decided_by", place) for place in verdict.decided_by),
-            *(("note", note) for note in verdict.notes),
+            *(("note", note) for note in verdict.notes if note != SYNTHETIC_NOTE),
         ],
     )
     for v in verdict.verdicts:
