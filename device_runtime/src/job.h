@@ -1,0 +1,85 @@
+// The job: what the harness asks of this process (schema snapgate.job/1,
+// harness/record/schema/job.schema.json).
+#pragma once
+
+#include "result.h"
+#include "tensor_spec.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace snapgate {
+
+constexpr const char* kJobSchema = "snapgate.job/1";
+
+// One AR-N graph: it takes `n_tokens` tokens a step.
+struct GraphSpec {
+    std::string name;
+    std::uint32_t n_tokens = 0;
+    std::vector<TensorSpec> inputs;
+    std::vector<TensorSpec> outputs;
+};
+
+struct JobContext {
+    std::string path;
+    std::string sha256;
+    std::uint64_t n_bytes = 0;
+    std::vector<GraphSpec> graphs;
+};
+
+struct JobModel {
+    std::uint32_t n_layers = 0;
+    std::uint32_t n_kv_heads = 0;
+    std::uint32_t head_dim = 0;
+    std::uint32_t vocab_size = 0;
+    std::uint32_t context_length = 0;
+    double mask_value = 0;
+    std::vector<std::int32_t> eos_ids;
+    std::uint32_t soc_number = 0;
+    std::uint32_t htp_arch = 0;
+    std::string rope_table; // float32: cos (context_length, head_dim / 2), then sin of the same shape
+    std::string rope_sha256;
+};
+
+enum class PromptMode { kGenerate, kScore };
+enum class StepWith { kChunk, kToken };
+
+const char* name_of(PromptMode mode) noexcept;
+const char* name_of(StepWith step) noexcept;
+
+struct Prompt {
+    std::string prompt_id;
+    PromptMode mode = PromptMode::kGenerate;
+    std::vector<std::int32_t> tokens;
+    std::uint32_t n_gen = 0;          // 0 exactly when the mode is score
+    std::vector<std::int32_t> forced; // empty, or n_gen ids fed instead of the greedy choice
+    bool ignore_eos = false;
+    StepWith step_with = StepWith::kChunk;
+    bool keep_logits = false;
+    std::uint32_t warmups = 0;
+    std::uint32_t repetitions = 1;
+};
+
+enum class PerformanceMode { kDefault, kBurst };
+
+const char* name_of(PerformanceMode mode) noexcept;
+
+struct Job {
+    std::string run_id;
+    std::string nonce;
+    std::string backend_library;
+    std::string system_library;
+    PerformanceMode performance_mode = PerformanceMode::kDefault;
+    JobModel model;
+    std::vector<JobContext> contexts;
+    std::vector<Prompt> prompts;
+};
+
+// JOB_INVALID names the JSON path of the first thing wrong: an unknown, missing or repeated field, a wrong
+// type, a number out of range, an id outside the vocabulary. PROMPT_TOO_LONG: a prompt has more tokens than
+// the context.
+Result<Job> parse_job(const std::string& text);
+
+} // namespace snapgate

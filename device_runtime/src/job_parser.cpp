@@ -1,0 +1,261 @@
+#include "job.h"
+#include "json_reader.h"
+
+#include <algorithm>
+#include <set>
+
+namespace snapgate {
+namespace {
+
+using nlohmann::json;
+
+// Far above any model, low enough that products of three of them fit 64 bits.
+constexpr std::uint32_t kMaxExtent = 1U << 20;
+constexpr std::uint32_t kMaxLayers = 1024;
+constexpr std::uint32_t kMaxRepetitions = 1'000'000;
+constexpr std::size_t kMaxRank = 8;
+constexpr std::size_t kMaxGraphs = 64;
+constexpr std::size_t kMaxTensors = 4 * kMaxLayers;
+
+std::string element_path(const std::string& path, std::size_t index) {
+    return path + "[" + std::to_string(index) + "]";
+}
+
+// An array of between 1 and `most` objects, each read by `read(object, path)`.
+template <typename Read>
+auto read_objects(ObjectReader& parent, const char* key, std::size_t most, Read read) {
+    const json& items = parent.array(key);
+    if (items.empty() || items.size() > most) {
+        refuse(parent.path_of(key), "wrong number of entries", std::to_string(items.size()),
+               "1 to " + std::to_string(most));
+    }
+    std::vector<decltype(read(items[0], std::string()))> result;
+    result.reserve(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        result.push_back(read(items[i], element_path(parent.path_of(key), i)));
+    }
+    return result;
+}
+
+std::vector<std::int32_t> read_token_ids(ObjectReader& parent, const char* key, std::uint32_t vocab_size) {
+    const json& items = parent.array(key);
+    const auto highest = static_cast<std::int32_t>(vocab_size - 1);
+    std::vector<std::int32_t> ids;
+    ids.reserve(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        ids.push_back(read_integer<std::int32_t>(items[i], element_path(parent.path_of(key), i), 0, highest));
+    }
+    return ids;
+}
+
+TensorSpec read_tensor(const json& object, const std::string& path) {
+    ObjectReader reader(object, path);
+    TensorSpec tensor;
+    tensor.name = reader.string("name");
+    const std::string dtype = reader.string("dtype");
+    const auto known = dtype_from_name(dtype);
+    if (!known) {
+        refuse(reader.path_of("dtype"), "wrong value", shown(object["dtype"]),
+               "int32, float16, float32, ufixed8, ufixed16, sfixed8 or sfixed16");
+    }
+    tensor.dtype = *known;
+    const json& shape = reader.array("shape");
+    if (shape.empty() || shape.size() > kMaxRank) {
+        refuse(reader.path_of("shape"), "wrong rank", std::to_string(shape.size()),
+               "1 to " + std::to_string(kMaxRank));
+    }
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        tensor.shape.push_back(
+            read_integer<std::uint32_t>(shape[i], element_path(reader.path_of("shape"), i), 1, kMaxExtent));
+    }
+    if (reader.has("scale") && !reader.field("scale").is_null()) {
+        tensor.scale = reader.number("scale");
+    }
+    if (reader.has("zero_point") && !reader.field("zero_point").is_null()) {
+        tensor.zero_point = reader.integer<std::int32_t>("zero_point", -65535, 65535);
+    }
+    reader.finish();
+    const bool encoded = tensor.scale.has_value() && tensor.zero_point.has_value();
+    const bool plain = !tensor.scale.has_value() && !tensor.zero_point.has_value();
+    if (is_fixed(tensor.dtype) ? !encoded : !plain) {
+        refuse(path, "scale and zero_point do not go with the dtype", dtype,
+               is_fixed(tensor.dtype) ? "both set" : "both null");
+    }
+    if (tensor.scale.has_value() && *tensor.scale <= 0) {
+        refuse(path + ".scale", "wrong value", shown(object["scale"]), "a positive number");
+    }
+    return tensor;
+}
+
+GraphSpec read_graph(const json& object, const std::string& path) {
+    ObjectReader reader(object, path);
+    GraphSpec graph;
+    graph.name = reader.string("name");
+    graph.n_tokens = reader.integer<std::uint32_t>("n_tokens", 1, kMaxExtent);
+    graph.inputs = read_objects(reader, "inputs", kMaxTensors, read_tensor);
+    graph.outputs = read_objects(reader, "outputs", kMaxTensors, read_tensor);
+    reader.integer<std::uint32_t>("epcontext_nodes", 0, kMaxExtent);
+    reader.integer<std::uint32_t>("cpu_nodes", 0, kMaxExtent);
+    reader.finish();
+    return graph;
+}
+
+JobContext read_context(const json& object, const std::string& path) {
+    ObjectReader reader(object, path);
+    JobContext context;
+    context.path = reader.string("path");
+    context.sha256 = reader.sha256("sha256");
+    context.n_bytes = reader.integer<std::uint64_t>("n_bytes", 1, UINT64_MAX / 2);
+    context.graphs = read_objects(reader, "graphs", kMaxGraphs, read_graph);
+    reader.finish();
+    return context;
+}
+
+JobModel read_model(const json& object, const std::string& path) {
+    ObjectReader reader(object, path);
+    JobModel model;
+    model.n_layers = reader.integer<std::uint32_t>("n_layers", 1, kMaxLayers);
+    model.n_kv_heads = reader.integer<std::uint32_t>("n_kv_heads", 1, kMaxExtent);
+    model.head_dim = reader.integer<std::uint32_t>("head_dim", 2, kMaxExtent);
+    if (model.head_dim % 2 != 0) {
+        refuse(reader.path_of("head_dim"), "wrong value", std::to_string(model.head_dim), "an even number");
+    }
+    model.vocab_size = reader.integer<std::uint32_t>("vocab_size", 1, 1U << 24);
+    model.context_length = reader.integer<std::uint32_t>("context_length", 2, kMaxExtent);
+    model.mask_value = reader.number("mask_value");
+    if (model.mask_value >= 0) {
+        refuse(reader.path_of("mask_value"), "wrong value", shown(object["mask_value"]), "a negative number");
+    }
+    model.eos_ids = read_token_ids(reader, "eos_ids", model.vocab_size);
+    model.soc_number = reader.integer<std::uint32_t>("soc_number", 1, 1U << 16);
+    model.htp_arch = reader.integer<std::uint32_t>("htp_arch", 1, 1U << 16);
+    model.rope_table = reader.string("rope_table");
+    model.rope_sha256 = reader.sha256("rope_sha256");
+    reader.finish();
+    return model;
+}
+
+void check_prompt(const Prompt& prompt, const std::string& path, const JobModel& model) {
+    if (prompt.tokens.empty()) {
+        refuse(path + ".tokens", "the prompt is empty", "no token", "at least 1 token");
+    }
+    const bool generates = prompt.mode == PromptMode::kGenerate;
+    if (generates != (prompt.n_gen > 0)) {
+        refuse(path + ".n_gen", "n_gen does not go with the mode", std::to_string(prompt.n_gen),
+               generates ? "at least 1 to generate" : "0 to score");
+    }
+    if (!prompt.forced.empty() && prompt.forced.size() != prompt.n_gen) {
+        refuse(path + ".forced", "wrong number of forced ids", std::to_string(prompt.forced.size()),
+               "none, or n_gen = " + std::to_string(prompt.n_gen));
+    }
+    if (prompt.tokens.size() > model.context_length) {
+        throw JsonRefusal{Fault{
+            ExitCode::kPromptTooLong, path, "prompt '" + prompt.prompt_id + "' is longer than the context",
+            std::to_string(prompt.tokens.size()) + " tokens",
+            "at most " + std::to_string(model.context_length),
+            "shorten the prompt, or prepare the model with a longer context", std::nullopt}};
+    }
+}
+
+Prompt read_prompt(const json& object, const std::string& path, const JobModel& model) {
+    ObjectReader reader(object, path);
+    Prompt prompt;
+    prompt.prompt_id = reader.string("prompt_id");
+    prompt.mode =
+        reader.choice("mode", {"generate", "score"}) == 0 ? PromptMode::kGenerate : PromptMode::kScore;
+    prompt.tokens = read_token_ids(reader, "tokens", model.vocab_size);
+    prompt.n_gen = reader.integer<std::uint32_t>("n_gen", 0, kMaxExtent);
+    if (reader.has("forced")) {
+        prompt.forced = read_token_ids(reader, "forced", model.vocab_size);
+    }
+    if (reader.has("ignore_eos")) {
+        prompt.ignore_eos = reader.boolean("ignore_eos");
+    }
+    if (reader.has("step_with")) {
+        prompt.step_with =
+            reader.choice("step_with", {"chunk", "token"}) == 0 ? StepWith::kChunk : StepWith::kToken;
+    }
+    if (reader.has("logits")) {
+        prompt.keep_logits = reader.choice("logits", {"none", "all"}) == 1;
+    }
+    if (reader.has("warmups")) {
+        prompt.warmups = reader.integer<std::uint32_t>("warmups", 0, kMaxRepetitions);
+    }
+    if (reader.has("repetitions")) {
+        prompt.repetitions = reader.integer<std::uint32_t>("repetitions", 1, kMaxRepetitions);
+    }
+    reader.finish();
+    check_prompt(prompt, path, model);
+    return prompt;
+}
+
+void check_graph_sizes(const Job& job) {
+    std::set<std::uint32_t> sizes;
+    for (const JobContext& context : job.contexts) {
+        for (const GraphSpec& graph : context.graphs) {
+            if (!sizes.insert(graph.n_tokens).second) {
+                refuse("job.contexts", "two graphs take the same number of tokens",
+                       "AR-" + std::to_string(graph.n_tokens) + " twice", "one graph of each size");
+            }
+            if (graph.n_tokens >= job.model.context_length) {
+                refuse("job.contexts", "a graph takes as many tokens as the context holds",
+                       "AR-" + std::to_string(graph.n_tokens),
+                       "fewer than " + std::to_string(job.model.context_length));
+            }
+        }
+    }
+    if (sizes.count(1) == 0) {
+        refuse("job.contexts", "no graph takes one token", "no AR-1 graph", "an AR-1 graph for decoding");
+    }
+    if (sizes.size() > 2) {
+        refuse("job.contexts", "too many graphs", std::to_string(sizes.size()) + " sizes",
+               "AR-1 and at most one AR-N");
+    }
+}
+
+Job read_job(const json& document) {
+    ObjectReader reader(document, "job");
+    Job job;
+    const std::string schema = reader.string("schema");
+    if (schema != kJobSchema) {
+        refuse("job.schema", "another schema", shown(document["schema"]), kJobSchema);
+    }
+    job.run_id = reader.string("run_id");
+    job.nonce = reader.string("nonce");
+    ObjectReader libraries(reader.field("libraries"), "job.libraries");
+    job.backend_library = libraries.string("backend");
+    job.system_library = libraries.string("system");
+    libraries.finish();
+    job.performance_mode = reader.choice("performance_mode", {"default", "burst"}) == 0
+                               ? PerformanceMode::kDefault
+                               : PerformanceMode::kBurst;
+    job.model = read_model(reader.field("model"), "job.model");
+    job.contexts = read_objects(reader, "contexts", kMaxGraphs, read_context);
+    job.prompts =
+        read_objects(reader, "prompts", kMaxExtent, [&job](const json& object, const std::string& path) {
+            return read_prompt(object, path, job.model);
+        });
+    reader.finish();
+    check_graph_sizes(job);
+    return job;
+}
+
+} // namespace
+
+const char* name_of(PromptMode mode) noexcept { return mode == PromptMode::kGenerate ? "generate" : "score"; }
+
+const char* name_of(StepWith step) noexcept { return step == StepWith::kChunk ? "chunk" : "token"; }
+
+const char* name_of(PerformanceMode mode) noexcept {
+    return mode == PerformanceMode::kBurst ? "burst" : "default";
+}
+
+Result<Job> parse_job(const std::string& text) {
+    try {
+        return read_job(parse_json(text));
+    } catch (JsonRefusal& refusal) {
+        return std::move(refusal.fault);
+    }
+}
+
+} // namespace snapgate

@@ -1,0 +1,47 @@
+#include "build_info.h"
+#include "command_line.h"
+#include "runner.h"
+#include "signals.h"
+
+#include <cstdio>
+#include <unistd.h>
+
+namespace {
+
+using namespace snapgate;
+
+// Records alone may go to stdout: a library that prints there is sent to stderr.
+FileDescriptor take_stdout() noexcept {
+    std::fflush(stdout);
+    FileDescriptor records(dup(STDOUT_FILENO));
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    return records;
+}
+
+ExitCode execute(const ShowVersion&) {
+    std::printf("snapgate-runner %s (%s, %s, %s)\n", runner_version(), abi_name(), compiler(), build_type());
+    return ExitCode::kOk;
+}
+
+ExitCode execute(const UsageError& error) {
+    std::fprintf(stderr, "snapgate-runner: %s\n%s", error.reason.c_str(), usage_text());
+    return ExitCode::kUsage;
+}
+
+ExitCode execute(const RunJob& command) {
+    return run_job_file(command.job_file, command.folder, take_stdout());
+}
+
+ExitCode execute(const Probe& command) {
+    return probe(command.backend_library, command.system_library, take_stdout());
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    install_signal_handlers();
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    const ExitCode code =
+        std::visit([](const auto& command) { return execute(command); }, parse_command_line(arguments));
+    return static_cast<int>(code);
+}

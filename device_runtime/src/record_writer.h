@@ -1,0 +1,43 @@
+// Writes records as JSON Lines: to records.jsonl, which is the truth, and to stdout for whoever watches.
+#pragma once
+
+#include "file_descriptor.h"
+#include "records.h"
+#include "result.h"
+
+#include <cstdint>
+#include <string>
+
+namespace snapgate {
+
+class RecordWriter {
+  public:
+    // `stdout_fd` gets a copy of every line. Without a folder (a probe) it is the only place.
+    explicit RecordWriter(FileDescriptor stdout_fd) noexcept : stdout_(std::move(stdout_fd)) {}
+
+    // Creates `folder` (one level) and `folder`/records.jsonl, replacing an older one. IO_FAILED names the
+    // path.
+    Status open_folder(const std::string& folder);
+
+    // Each line is handed to the system before the call returns. IO_FAILED when the file cannot take it; a
+    // closed stdout is no fault: the watcher is gone, the file goes on.
+    template <typename Record>
+    Status write(const Record& record) {
+        return write_line(to_line(record));
+    }
+
+    std::uint64_t n_written() const noexcept { return n_written_; }
+
+  private:
+    Status write_line(std::string line);
+
+    FileDescriptor stdout_;
+    FileDescriptor file_;
+    std::string path_;
+    std::uint64_t n_written_ = 0;
+};
+
+// Writes all of `bytes`, going on after signals and short writes; false with errno set otherwise.
+bool write_fully(int fd, const void* bytes, std::size_t size) noexcept;
+
+} // namespace snapgate

@@ -1,0 +1,181 @@
+#include "runner.h"
+
+#include "generator.h"
+#include "job.h"
+#include "log.h"
+#include "logits_file.h"
+#include "mapped_file.h"
+#include "process_memory.h"
+#include "record_writer.h"
+#include "session.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+
+namespace snapgate {
+namespace {
+
+constexpr std::uint64_t kMaxJobBytes = 256U << 20;
+
+Result<Job> read_job_file(const std::string& path) {
+    auto file = MappedFile::open(path);
+    if (!file) {
+        return std::move(file).fault();
+    }
+    const Span<const std::byte> bytes = file->bytes();
+    if (bytes.size() > kMaxJobBytes) {
+        return Fault{ExitCode::kJobInvalid,
+                     path,
+                     "the job file is too large",
+                     std::to_string(bytes.size()) + " bytes",
+                     "at most " + std::to_string(kMaxJobBytes),
+                     "split the prompts over several jobs",
+                     std::nullopt};
+    }
+    return parse_job(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+// Room for the logits of the largest generation that wants them; nothing where none does.
+Result<std::optional<LogitsFile>> create_logits_file(const Job& job, const StepGraph& graph,
+                                                     const std::string& folder) {
+    std::uint64_t max_rows = 0;
+    for (const Prompt& prompt : job.prompts) {
+        if (prompt.keep_logits) {
+            max_rows = std::max(max_rows, max_logits_rows(prompt));
+        }
+    }
+    if (max_rows == 0) {
+        return std::optional<LogitsFile>();
+    }
+    max_rows = std::min<std::uint64_t>(max_rows, job.model.context_length); // the context is full then
+    const LogitsRow row = graph.logits(0);
+    auto file = LogitsFile::create(folder, max_rows, row.n_columns * row.encoding.element_bytes());
+    if (!file) {
+        return std::move(file).fault();
+    }
+    return std::optional<LogitsFile>(*std::move(file));
+}
+
+Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
+    auto logits_file = create_logits_file(job, session.single_graph(), folder);
+    if (!logits_file) {
+        return std::move(logits_file).fault();
+    }
+    Generator generator(job.model, session.chunk_graph(), session.single_graph(), session.cache(),
+                        logits_file->has_value() ? &**logits_file : nullptr);
+    for (const Prompt& prompt : job.prompts) {
+        for (std::uint32_t i = 0; i < prompt.warmups + prompt.repetitions; ++i) {
+            const bool warmup = i < prompt.warmups;
+            auto generation = generator.run(prompt, warmup ? i : i - prompt.warmups, warmup);
+            if (!generation) {
+                return std::move(generation).fault();
+            }
+            SNAPGATE_TRY(records.write(*generation));
+        }
+    }
+    return records.write(read_process_memory("end"));
+}
+
+// The session and all it holds are gone when this returns: power votes are withdrawn before the end record.
+Status run(const Job& job, const std::string& folder, RecordWriter& records) {
+    auto session = Session::load(job, records);
+    if (!session) {
+        return std::move(session).fault();
+    }
+    return run_prompts(job, **session, folder, records);
+}
+
+// Turns whatever the work throws into a fault: nothing in this program throws on purpose past job_parser.cpp.
+template <typename Work>
+Status guarded(Work work) noexcept {
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        return Fault{ExitCode::kOutOfMemory,
+                     "runner",
+                     "memory cannot be allocated",
+                     "std::bad_alloc",
+                     "",
+                     "close other apps, or use a shorter context",
+                     std::nullopt};
+    } catch (const std::exception& error) {
+        return Fault{ExitCode::kInternal, "runner", "an exception nobody expected",
+                     error.what(),        "none",   "report this with the job file",
+                     std::nullopt};
+    } catch (...) {
+        return Fault{ExitCode::kInternal,
+                     "runner",
+                     "an exception of unknown type",
+                     "",
+                     "none",
+                     "report this with the job file",
+                     std::nullopt};
+    }
+}
+
+// Writes the last records. A record that cannot be written decides the exit code only if nothing else went
+// wrong.
+ExitCode finish(const Status& outcome, RecordWriter& records) {
+    ExitCode code = ExitCode::kOk;
+    if (!outcome) {
+        const Fault& fault = outcome.fault();
+        code = fault.code;
+        log_line(name_of(code), fault.where + ": " + fault.what + "; found: " + fault.found +
+                                    "; expected: " + fault.expected + "; next step: " + fault.next_step);
+        if (!records.write(fault)) {
+            log_line("error", "the error record could not be written");
+        }
+    }
+    const Status end = records.write(EndRecord{code, records.n_written(), read_clocks()});
+    if (!end) {
+        log_line("error", "the end record could not be written");
+        return code == ExitCode::kOk ? end.fault().code : code;
+    }
+    return code;
+}
+
+} // namespace
+
+ExitCode run_job_file(const std::string& job_file, const std::string& folder, FileDescriptor stdout_fd) {
+    RecordWriter records(std::move(stdout_fd));
+    const Status outcome = guarded([&]() -> Status {
+        const Status folder_status = records.open_folder(folder);
+        auto job = read_job_file(job_file);
+        StartRecord start;
+        start.clock = read_clocks();
+        if (job) {
+            start.run_id = job->run_id;
+            start.nonce = job->nonce;
+        }
+        SNAPGATE_TRY(records.write(start));
+        if (!folder_status) {
+            return folder_status.fault();
+        }
+        if (!job) {
+            return std::move(job).fault();
+        }
+        return run(*job, folder, records);
+    });
+    return finish(outcome, records);
+}
+
+ExitCode probe(const std::string& backend_library, const std::string& system_library,
+               FileDescriptor stdout_fd) {
+    RecordWriter records(std::move(stdout_fd));
+    const Status outcome = guarded([&]() -> Status {
+        StartRecord start;
+        start.clock = read_clocks();
+        SNAPGATE_TRY(records.write(start));
+        auto platform =
+            Platform::open(backend_library, system_library, std::nullopt, PerformanceMode::kDefault, records);
+        if (!platform) {
+            return std::move(platform).fault();
+        }
+        return {};
+    });
+    return finish(outcome, records);
+}
+
+} // namespace snapgate

@@ -1,0 +1,254 @@
+#include "session.h"
+
+#include "clock.h"
+#include "graph_shape.h"
+#include "process_memory.h"
+#include "qnn_codes.h"
+#include "signals.h"
+#include "verify.h"
+
+#include <utility>
+
+namespace snapgate {
+namespace {
+
+// Runs one load phase and records how long it took. A phase that fails leaves no record; the error says
+// where.
+template <typename Work>
+auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work)
+    -> decltype(work()) {
+    set_crash_place(name, 0);
+    PhaseRecord phase{name, detail, monotonic_ns(), 0};
+    auto result = work();
+    phase.end_ns = monotonic_ns();
+    if (result) {
+        SNAPGATE_TRY(records.write(phase));
+    }
+    return result;
+}
+
+ContextRecord context_record(const JobContext& spec, std::size_t n_bytes, const qnn::BinaryInfo& info) {
+    ContextRecord record{
+        spec.path,         n_bytes,       spec.sha256, info.dsp_arch.value_or(0), info.soc_number.value_or(0),
+        info.blob_version, info.build_id, {}};
+    for (const qnn::GraphInfo& graph : info.graphs) {
+        record.graphs.push_back(graph.name);
+    }
+    return record;
+}
+
+KvElement kv_element(const TensorSpec& spec) noexcept {
+    const Encoding encoding = encoding_of(spec);
+    return {encoding.element_bytes(), encoding.encode(0.0F)};
+}
+
+// Whether the job contradicts itself: checked before any library is opened.
+Status check_job_graphs(const Job& job) {
+    std::vector<GraphTensors> all;
+    for (const JobContext& context : job.contexts) {
+        for (const GraphSpec& graph : context.graphs) {
+            auto tensors = find_tensors(graph, job.model);
+            if (!tensors) {
+                return std::move(tensors).fault();
+            }
+            all.push_back(*std::move(tensors));
+        }
+    }
+    return check_shared_encodings(all);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_library,
+                                                 const std::string& system_library,
+                                                 std::optional<std::uint32_t> soc_number,
+                                                 PerformanceMode mode, RecordWriter& records) {
+    std::unique_ptr<Platform> platform(new Platform());
+    SNAPGATE_TRY(timed_phase(records, "open_libraries", backend_library, [&]() -> Status {
+        auto backend = qnn::BackendLibrary::open(backend_library);
+        if (!backend) {
+            return std::move(backend).fault();
+        }
+        platform->backend_library_.emplace(*std::move(backend));
+        auto system = qnn::SystemLibrary::open(system_library);
+        if (!system) {
+            return std::move(system).fault();
+        }
+        platform->system_library_.emplace(*std::move(system));
+        return {};
+    }));
+    const qnn::abi::CoreTable& table = platform->table();
+    SNAPGATE_TRY(timed_phase(records, "backend", "", [&]() -> Status {
+        platform->log_ = qnn::create_log(table);
+        auto backend = qnn::create_backend(table, platform->log_);
+        if (!backend) {
+            return std::move(backend).fault();
+        }
+        platform->backend_ = *std::move(backend);
+        return {};
+    }));
+    const std::string device_config = soc_number ? "soc " + std::to_string(*soc_number) : "library default";
+    SNAPGATE_TRY(timed_phase(records, "device", device_config, [&]() -> Status {
+        auto device = qnn::create_device(table, platform->log_, soc_number);
+        if (!device) {
+            return std::move(device).fault();
+        }
+        platform->device_ = *std::move(device);
+        if (mode == PerformanceMode::kBurst) {
+            platform->power_ = qnn::PowerVote::burst(table);
+        }
+        return {};
+    }));
+    const qnn::BackendLibrary& library = *platform->backend_library_;
+    SNAPGATE_TRY(records.write(PlatformRecord{library.provider_name(), library.core_version(),
+                                              library.backend_version(), platform->system().version(),
+                                              library.build_id(), device_config, name_of(mode),
+                                              platform->power_.accepted(), "heap"}));
+    return platform;
+}
+
+Result<std::unique_ptr<Session>> Session::load(const Job& job, RecordWriter& records) {
+    SNAPGATE_TRY(check_job_graphs(job));
+    std::unique_ptr<Session> session(new Session());
+    auto platform = Platform::open(job.backend_library, job.system_library, job.model.soc_number,
+                                   job.performance_mode, records);
+    if (!platform) {
+        return std::move(platform).fault();
+    }
+    session->platform_ = *std::move(platform);
+    SNAPGATE_TRY(session->load_binaries(job, records));
+    SNAPGATE_TRY(session->load_rope(job.model, records));
+    SNAPGATE_TRY(session->create_contexts(records));
+    SNAPGATE_TRY(session->create_graphs(job, records));
+    SNAPGATE_TRY(records.write(read_process_memory("after_load")));
+    return session;
+}
+
+Status Session::load_binaries(const Job& job, RecordWriter& records) {
+    for (const JobContext& spec : job.contexts) {
+        auto file = timed_phase(records, "read", spec.path, [&] { return MappedFile::open(spec.path); });
+        if (!file) {
+            return std::move(file).fault();
+        }
+        Binary binary{&spec, *std::move(file), {}, {}};
+        const auto verify = [&]() -> Status {
+            SNAPGATE_TRY(verify_content(spec.path, binary.file.bytes(), spec.n_bytes, spec.sha256));
+            auto info = qnn::read_binary_info(platform_->system(), binary.file.bytes(), spec.path);
+            if (!info) {
+                return std::move(info).fault();
+            }
+            binary.info = *std::move(info);
+            return verify_target(spec.path, binary.info, job.model);
+        };
+        SNAPGATE_TRY(timed_phase(records, "verify", spec.path, verify));
+        SNAPGATE_TRY(records.write(context_record(spec, binary.file.bytes().size(), binary.info)));
+        binaries_.push_back(std::move(binary));
+    }
+    for (Binary& binary : binaries_) {
+        for (const GraphSpec& graph : binary.spec->graphs) {
+            auto info = verify_graph(binary.spec->path, binary.info, graph);
+            if (!info) {
+                return std::move(info).fault();
+            }
+            binary.graphs.push_back(*info);
+        }
+    }
+    return {};
+}
+
+Status Session::load_rope(const JobModel& model, RecordWriter& records) {
+    auto file =
+        timed_phase(records, "read", model.rope_table, [&] { return MappedFile::open(model.rope_table); });
+    if (!file) {
+        return std::move(file).fault();
+    }
+    rope_file_.emplace(*std::move(file));
+    const Span<const std::byte> bytes = rope_file_->bytes();
+    const std::uint64_t half =
+        static_cast<std::uint64_t>(model.context_length) * (model.head_dim / 2) * sizeof(float);
+    SNAPGATE_TRY(timed_phase(records, "verify", model.rope_table, [&] {
+        return verify_content(model.rope_table, bytes, 2 * half, model.rope_sha256);
+    }));
+    rope_ = {bytes.subspan(0, half), bytes.subspan(half, half)};
+    return {};
+}
+
+Status Session::create_contexts(RecordWriter& records) {
+    for (const Binary& binary : binaries_) {
+        const std::string& path = binary.spec->path;
+        auto context = timed_phase(records, "context_create", path, [&] {
+            return qnn::create_context(platform_->table(), platform_->backend(), platform_->device(),
+                                       binary.file.bytes(), path);
+        });
+        if (!context) {
+            return std::move(context).fault();
+        }
+        contexts_.push_back(*std::move(context));
+    }
+    return {};
+}
+
+Status Session::create_graphs(const Job& job, RecordWriter& records) {
+    struct Retrieved {
+        qnn::abi::Handle handle;
+        const GraphSpec* spec;
+        const qnn::GraphInfo* info;
+    };
+
+    std::vector<Retrieved> retrieved;
+    for (std::size_t i = 0; i < binaries_.size(); ++i) {
+        const std::vector<GraphSpec>& specs = binaries_[i].spec->graphs;
+        for (std::size_t j = 0; j < specs.size(); ++j) {
+            auto handle = timed_phase(records, "graph_retrieve", specs[j].name, [&] {
+                return qnn::retrieve_graph(platform_->table(), contexts_[i], specs[j].name);
+            });
+            if (!handle) {
+                return std::move(handle).fault();
+            }
+            retrieved.push_back({*handle, &specs[j], binaries_[i].graphs[j]});
+        }
+    }
+    const auto allocate = [&]() -> Status {
+        auto tensors = find_tensors(*retrieved[0].spec, job.model); // encodings are the same in every graph
+        if (!tensors) {
+            return std::move(tensors).fault();
+        }
+        std::vector<KvLayerElements> layers;
+        for (std::size_t layer = 0; layer < job.model.n_layers; ++layer) {
+            layers.push_back(
+                {kv_element(*tensors->past_keys[layer]), kv_element(*tensors->past_values[layer])});
+        }
+        auto cache = KvCache::create({job.model.n_kv_heads, job.model.head_dim, job.model.context_length,
+                                      job.model.context_length - 1},
+                                     layers);
+        if (!cache) {
+            return std::move(cache).fault();
+        }
+        cache_.emplace(*std::move(cache));
+        for (const Retrieved& item : retrieved) {
+            auto graph = StepGraph::create(platform_->table(), item.handle, *item.spec, *item.info, job.model,
+                                           rope_, *cache_);
+            if (!graph) {
+                return std::move(graph).fault();
+            }
+            graphs_.push_back(*std::move(graph));
+        }
+        return {};
+    };
+    SNAPGATE_TRY(timed_phase(records, "buffers", "", allocate));
+
+    BuffersRecord buffers{kTensorAlignment, cache_->pool_bytes(), 0, 0, false};
+    for (std::size_t i = 0; i < graphs_.size(); ++i) {
+        buffers.io_bytes += graphs_[i].io_bytes();
+        buffers.n_tensors += graphs_[i].n_tensors();
+        if (graphs_[i].n_tokens() == 1) {
+            single_index_ = i;
+        }
+        if (graphs_[i].n_tokens() > graphs_[chunk_index_].n_tokens()) {
+            chunk_index_ = i;
+        }
+    }
+    return records.write(buffers);
+}
+
+} // namespace snapgate

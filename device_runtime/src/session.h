@@ -1,0 +1,91 @@
+// Everything that is loaded once: libraries, device, contexts, buffers and graphs, ready to generate.
+#pragma once
+
+#include "binary_info.h"
+#include "job.h"
+#include "kv_cache.h"
+#include "mapped_file.h"
+#include "qnn_library.h"
+#include "qnn_objects.h"
+#include "record_writer.h"
+#include "result.h"
+#include "step_graph.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace snapgate {
+
+// The QNN libraries and the device, opened. Members are declared in the order of opening and so freed in
+// reverse.
+class Platform {
+  public:
+    // Writes a phase record for each step and the platform record. Without a SoC number (a probe) the device
+    // is opened as the library chooses.
+    static Result<std::unique_ptr<Platform>> open(const std::string& backend_library,
+                                                  const std::string& system_library,
+                                                  std::optional<std::uint32_t> soc_number,
+                                                  PerformanceMode mode, RecordWriter& records);
+
+    const qnn::abi::CoreTable& table() const noexcept { return backend_library_->table(); }
+
+    const qnn::SystemLibrary& system() const noexcept { return *system_library_; }
+
+    const qnn::Backend& backend() const noexcept { return backend_; }
+
+    const qnn::Device& device() const noexcept { return device_; }
+
+  private:
+    Platform() = default;
+
+    std::optional<qnn::BackendLibrary> backend_library_;
+    std::optional<qnn::SystemLibrary> system_library_;
+    qnn::Log log_;
+    qnn::Backend backend_;
+    qnn::Device device_;
+    qnn::PowerVote power_;
+};
+
+// A job's model on a platform.
+class Session {
+  public:
+    // Verifies every file before it is used; writes phase, context, buffers and memory records.
+    static Result<std::unique_ptr<Session>> load(const Job& job, RecordWriter& records);
+
+    KvCache& cache() noexcept { return *cache_; }
+
+    // The AR-N graph, or the AR-1 graph where there is no other.
+    StepGraph& chunk_graph() noexcept { return graphs_[chunk_index_]; }
+
+    StepGraph& single_graph() noexcept { return graphs_[single_index_]; }
+
+  private:
+    // One context binary on its way from file to graphs.
+    struct Binary {
+        const JobContext* spec;
+        MappedFile file;
+        qnn::BinaryInfo info;
+        std::vector<const qnn::GraphInfo*> graphs; // as in spec->graphs; into info
+    };
+
+    Session() = default;
+
+    Status load_binaries(const Job& job, RecordWriter& records);
+    Status load_rope(const JobModel& model, RecordWriter& records);
+    Status create_contexts(RecordWriter& records);
+    Status create_graphs(const Job& job, RecordWriter& records);
+
+    std::unique_ptr<Platform> platform_;
+    std::vector<Binary> binaries_; // mapped until the contexts are gone
+    std::optional<MappedFile> rope_file_;
+    RopeReals rope_;
+    std::vector<qnn::Context> contexts_; // as binaries_
+    std::optional<KvCache> cache_;
+    std::vector<StepGraph> graphs_;
+    std::size_t chunk_index_ = 0;
+    std::size_t single_index_ = 0;
+};
+
+} // namespace snapgate

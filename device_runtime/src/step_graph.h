@@ -1,0 +1,85 @@
+// One AR-N graph ready to execute: its QNN handle, its tensors, and the buffers they are bound to.
+#pragma once
+
+#include "attention_mask.h"
+#include "binary_info.h"
+#include "graph_shape.h"
+#include "job.h"
+#include "kv_cache.h"
+#include "logits.h"
+#include "qnn_abi.h"
+#include "result.h"
+#include "rope_table.h"
+#include "span.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace snapgate {
+
+// cos and sin of the whole context as float32 (context_length, head_dim / 2) each, borrowed from the rope
+// file.
+struct RopeReals {
+    Span<const std::byte> cos;
+    Span<const std::byte> sin;
+};
+
+class StepGraph {
+  public:
+    // `info` is what the binary says about the graph, already verified against `spec`. The past inputs are
+    // bound to `cache`, which must outlive the graph and stay where it is.
+    static Result<StepGraph> create(const qnn::abi::CoreTable& table, qnn::abi::Handle graph,
+                                    const GraphSpec& spec, const qnn::GraphInfo& info, const JobModel& model,
+                                    const RopeReals& rope, const KvCache& cache);
+
+    // Fills the inputs for `tokens` (at most n_tokens(); the rest of the step is padding with id 0) at
+    // position `n_past`, and executes. EXECUTE_FAILED carries the QNN code. Allocates nothing on success.
+    Status step(Span<const std::int32_t> tokens, std::uint32_t n_past);
+
+    // Row `index` of the last step's logits.
+    LogitsRow logits(std::uint32_t index) const noexcept;
+
+    Span<const KvOutputs> kv_outputs() const noexcept { return kv_outputs_; }
+
+    std::uint32_t n_tokens() const noexcept { return n_tokens_; }
+
+    // Cache columns this graph reads.
+    std::uint32_t past_columns() const noexcept { return past_columns_; }
+
+    std::uint64_t io_bytes() const noexcept { return io_bytes_; }
+
+    std::size_t n_tensors() const noexcept { return inputs_.size() + outputs_.size(); }
+
+    const std::string& name() const noexcept { return name_; }
+
+  private:
+    StepGraph(AttentionMask mask, RopeTable cos_table, RopeTable sin_table)
+        : mask_(std::move(mask)), cos_table_(std::move(cos_table)), sin_table_(std::move(sin_table)) {}
+
+    const qnn::abi::CoreTable* table_ = nullptr;
+    qnn::abi::Handle graph_ = nullptr; // belongs to the context
+    std::string name_;
+    std::uint32_t n_tokens_ = 0;
+    std::uint32_t past_columns_ = 0;
+    std::uint32_t vocab_size_ = 0;
+    Encoding logits_encoding_;
+    std::uint64_t io_bytes_ = 0;
+
+    AttentionMask mask_;
+    RopeTable cos_table_;
+    RopeTable sin_table_;
+    AlignedBuffer ids_;
+    AlignedBuffer cos_;
+    AlignedBuffer sin_;
+    AlignedBuffer logits_;
+    std::vector<AlignedBuffer> keys_;
+    std::vector<AlignedBuffer> values_;
+    std::vector<KvOutputs> kv_outputs_;
+
+    qnn::GraphInfo info_; // owns the names and dimensions that the tensors below point to
+    std::vector<qnn::abi::Tensor> inputs_;
+    std::vector<qnn::abi::Tensor> outputs_;
+};
+
+} // namespace snapgate
