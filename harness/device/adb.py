@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _STATES: Final = (
     "|no permissions"
 )
 _DEVICE_LINE: Final = re.compile(rf"(?P<transport>\(no serial number\)|\S+)\s+(?P<state>{_STATES})\b(?P<rest>.*)")
+_CONNECT_S: Final = 5.0
 _COMMAND_LIMIT: Final = 32 * 1024
 _TRANSFER_STALL_S: Final = 30.0
 _SLOWEST_BYTES_PER_S: Final = 512 * 1024
@@ -41,10 +43,16 @@ def _no_progress(_: str) -> None:
 
 
 class _Connection(AdbConnection):  # type: ignore[misc]
-    """Connects once; adbutils would start a server with the default port when nobody answers."""
+    """Connects once. adbutils itself would start a server where nobody answers, and leave a socket open."""
 
-    def _safe_connect(self) -> Any:
-        return self._create_socket()
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        super().__init__(host, port)
+
+    def _safe_connect(self) -> socket.socket:
+        connected = socket.create_connection(self._address, timeout=_CONNECT_S)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
