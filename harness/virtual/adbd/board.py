@@ -44,7 +44,7 @@ class Zone:
 
 @dataclass(slots=True, kw_only=True)
 class Battery:
-    """Microvolts, microamperes and microampere-hours, as the kernel's files have them; current is negative on discharge."""
+    """In uV, uA and uAh, as the kernel's files have them; current is negative on discharge."""
 
     full_uah: int
     charge_uah: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections import deque
@@ -196,20 +197,15 @@ class Connection(wire.FrameProtocol):
         self._next_id = self._next_id % 0x7FFFFFFF + 1
         self._streams[stream.local_id] = stream
         self.send(wire.OKAY, stream.local_id, remote_id)
-        task = asyncio.get_running_loop().create_task(self._serve(service, stream, name))
+        task = asyncio.get_running_loop().create_task(_serve(service, stream), name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_service_end)
 
-    async def _serve(self, service: Callable[[Stream], Awaitable[None]], stream: Stream, name: str) -> None:
-        try:
-            await service(stream)
-            await stream.finish()
-        except StreamClosedError:
-            pass
-        except Exception:
-            # One service's defect must not take the phone down; the log names it and its client sees a closed stream.
-            _LOG.exception("service %r failed", name)
-            stream.close()
+    def _on_service_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # One service's defect must not take the phone down: its client sees a closed stream, the log the cause.
+            _LOG.error("service %r failed", task.get_name(), exc_info=error)
 
     def _on_stream_frame(self, command: int, remote_id: int, local_id: int, payload: bytearray) -> None:
         stream = self._streams.get(local_id)
@@ -227,6 +223,15 @@ class Connection(wire.FrameProtocol):
     def _close_streams(self) -> None:
         for stream in list(self._streams.values()):
             stream.on_close()
+
+
+async def _serve(service: Callable[[Stream], Awaitable[None]], stream: Stream) -> None:
+    try:
+        with contextlib.suppress(StreamClosedError):
+            await service(stream)
+            await stream.finish()
+    finally:
+        stream.close()
 
 
 _RESET_ON_CLOSE = b"\x01\x00\x00\x00\x00\x00\x00\x00"

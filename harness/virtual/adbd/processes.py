@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 SHELL = "/system/bin/sh"
 _DEFAULT_SIGNALS = (
@@ -110,12 +111,11 @@ class Processes:
 def running_commands() -> list[str]:
     """The names (at most 15 characters) of all processes that run or wait, zombies left out."""
     names = []
-    for entry in os.scandir("/proc"):
+    for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            with open(f"{entry.path}/stat", encoding="utf-8", errors="replace") as file:
-                stat = file.read()
+            stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         name, _, rest = stat.partition("(")[2].rpartition(")")

@@ -172,8 +172,9 @@ class _Session:
         finally:
             if gone.done() and self._hang_up:
                 self._child.signal(signal.SIGHUP)
-            for task in (*tasks, output):
+            for task in tasks:
                 task.cancel()
+            output.cancel()
             await asyncio.gather(*tasks, output, return_exceptions=True)
             self._close_descriptors()
 
@@ -246,7 +247,12 @@ class _Session:
 
 async def _ready(fd: int, watch: Callable[..., None], unwatch: Callable[[int], bool]) -> None:
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    watch(fd, lambda: ready.done() or ready.set_result(None))
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    watch(fd, wake)
     try:
         await ready
     finally:

@@ -349,7 +349,7 @@ def _read_records(fd: int) -> tuple[memoryview, bool]:
 
 def _names(path: str) -> list[str]:
     try:
-        return [".", "..", *sorted(os.listdir(path))]
+        return [".", "..", *sorted(entry.name for entry in Path(path).iterdir())]
     except (OSError, ValueError):
         return []
 
@@ -357,7 +357,7 @@ def _names(path: str) -> list[str]:
 def _stat_fields(path: str, *, follow: bool) -> tuple[int, ...]:
     """Error, device, inode, mode, links, uid, gid, size and the three times, as the version 2 records order them."""
     try:
-        found = os.stat(path, follow_symlinks=follow)
+        found = Path(path).stat(follow_symlinks=follow)
     except OSError as exc:
         return (exc.errno or errno.EIO, *(0,) * 10)
     except ValueError:

