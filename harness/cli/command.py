@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
-Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
+Subcommands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def printer(prefix: str) -> Callable[[str], None]:

@@ -38,5 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
         name = f"{facts.part} {soc.marketing_name}, HTP v{soc.htp_arch}" if soc else facts.part
         kind = "virtual" if facts.virtual else "phone"
         state = "usable" if info.usable else f"not usable: {info.reason}"
-        print(f"{info.transport:24} {facts.serial:16} {kind:8} {name}, Android {facts.android_release}, {facts.abi}: {state}")
+        android = f"Android {facts.android_release}, {facts.abi}"
+        print(f"{info.transport:24} {facts.serial:16} {kind:8} {name}, {android}: {state}")
     return 0

@@ -33,10 +33,18 @@ def add_command(commands: Subcommands) -> None:
         default="operator",
         help="RMSNorm as one operator (most precise) or in basic operators (default: operator)",
     )
-    parser.add_argument("--calibration", type=Path, metavar="FILE", help="text to calibrate on (default: self-generated)")
-    parser.add_argument("--heldout", type=Path, metavar="FILE", help="text for perplexity (default: CHECKPOINT/heldout.txt)")
     parser.add_argument(
-        "--out", type=Path, default=Path("artifacts"), metavar="DIR", help="where artifact folders go (default: artifacts)"
+        "--calibration", type=Path, metavar="FILE", help="text to calibrate on (default: self-generated)"
+    )
+    parser.add_argument(
+        "--heldout", type=Path, metavar="FILE", help="text for perplexity (default: CHECKPOINT/heldout.txt)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("artifacts"),
+        metavar="DIR",
+        help="where artifact folders go (default: artifacts)",
     )
     parser.set_defaults(run=run)
 

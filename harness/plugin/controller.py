@@ -1,4 +1,4 @@
-"""The controlling process of a run: finds the phones once, hands them to the workers, and draws the conclusion at the end."""
+"""The controlling process of a run: finds the phones once, hands them to the workers, concludes at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList, PhoneRack, markers_asked_for
 from harness.plugin.share import Share
 from harness.record.vocabulary import EXIT_CODES, Status
-from harness.spec.limits import load_limits
+from harness.results.gate import read_limits
 from harness.spec.models import load_catalogue
 
 _VIRTUAL_PER_SOC_AT_MOST = 4
@@ -35,12 +35,12 @@ class Controller:
         self._conclusion: Conclusion | None = None
         self._broken: list[str] = []
         catalogue = load_catalogue(settings.models)
-        load_limits(settings.limits)
+        read_limits(settings.limits)
         workers = int(getattr(config.option, "numprocesses", None) or 0)
         if workers and config.option.dist == "load":
             config.option.dist = "loadgroup"
         if config.option.collectonly:
-            phones = PhoneList(adb_host="", adb_port=0, phones=(), unusable=(), notes=())
+            phones = PhoneList(adb_host="", adb_port=0, phones=(), unusable=(), notes=(), lease_dir=None)
         else:
             markers = markers_asked_for(config.option.markexpr, (name for m in catalogue.models for name in m.socs))
             per_soc = min(max(1, workers), _VIRTUAL_PER_SOC_AT_MOST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", f"{soc.marker}: runs on {soc.marketing_name} ({soc.part}, HTP v{soc.htp_arch})"
         )
-    if not suites_asked_for(config) or config.option.collectonly and config.option.help:
+    if not suites_asked_for(config) or (config.option.collectonly and config.option.help):
         return
     settings = read_settings(config)
     workerinput = getattr(config, "workerinput", None)
@@ -80,7 +80,9 @@ def verdict(lab: Lab, case: Case, record_property: Callable[[str, object], None]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     as_error_if_infra(report, call)
     return report

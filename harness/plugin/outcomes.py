@@ -10,7 +10,7 @@ from harness.record.verdict import Verdict
 from harness.record.vocabulary import Status
 
 
-class InfraOutcome(Exception):
+class InfraOutcomeError(Exception):
     """Raised in a test whose verdict is INFRA; reported as an error, not as a failure of the model."""
 
 
@@ -30,13 +30,13 @@ def settle(verdict: Verdict, record_property: Callable[[str, object], None]) -> 
         case Status.FAIL:
             pytest.fail(text, pytrace=False)
         case Status.INFRA:
-            raise InfraOutcome(text)
+            raise InfraOutcomeError(text)
         case Status.INVALID | Status.INCONCLUSIVE | Status.NOT_COVERED:
             pytest.skip(text)
 
 
 def as_error_if_infra(report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
     """pytest counts a failure outside the call phase as an error, which is what the lab's faults are."""
-    if call.excinfo is not None and call.excinfo.errisinstance(InfraOutcome):
+    if call.excinfo is not None and call.excinfo.errisinstance(InfraOutcomeError):
         report.when = "setup"
         report.longrepr = str(call.excinfo.value)

@@ -29,6 +29,8 @@ class PhoneList:
     unusable: tuple[str, ...]
     """Phones that are attached but cannot be used, and why."""
     notes: tuple[str, ...]
+    lease_dir: str | None
+    """Where locks of phones that this run started live; None: the host's common place."""
 
     def matching(self, part: str) -> tuple[DeviceFacts, ...]:
         return tuple(phone for phone in self.phones if phone.part == part)
@@ -75,11 +77,18 @@ class PhoneRack:
             found = discover(host, port)
             usable = tuple(info.facts for info in found if info.usable and info.facts is not None)
             unusable += tuple(f"{info.transport}: {info.reason}" for info in found if not info.usable)
-        return PhoneList(adb_host=host, adb_port=port, phones=usable, unusable=unusable, notes=tuple(notes))
+        return PhoneList(
+            adb_host=host,
+            adb_port=port,
+            phones=usable,
+            unusable=unusable,
+            notes=tuple(notes),
+            lease_dir=None if self._state is None else str(self._state / "leases"),
+        )
 
     def close(self) -> None:
         if self._lab is not None:
-            self._lab.close()
+            self._lab.stop()
             self._lab = None
         if self._state is not None:
             shutil.rmtree(self._state, ignore_errors=True)

@@ -1,0 +1,43 @@
+"""``snapgate gate``: judges a journal, with no phone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness.cli.command import Subcommands
+from harness.plugin.conclusion import write_all
+from harness.record.vocabulary import EXIT_CODES
+from harness.results.documents import to_markdown, write_documents
+from harness.results.gate import judge_journal, read_limits, read_session
+
+
+def add_command(commands: Subcommands) -> None:
+    parser = commands.add_parser(
+        "gate",
+        help="judge a journal; the exit code is the verdict",
+        description="Judges one session of a journal by a limits file. Exit codes: 0 PASS, 10 FAIL, 11 INFRA, "
+        "12 INVALID, 13 INCONCLUSIVE, 14 NOT_COVERED.",
+    )
+    parser.add_argument("--journal", type=Path, required=True, metavar="DIR", help="journal folder, or one file")
+    parser.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
+    parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
+    parser.add_argument("--release", action="store_true", help="performance must pass too; synthetic data never does")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write report.html, report.json, report.md, verdict.json, junit.xml"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    limits = read_limits(arguments.limits)
+    journal, notes = read_session(arguments.journal, arguments.session)
+    verdict = judge_journal(journal, limits, release=arguments.release, notes=notes)
+    print(to_markdown(verdict), end="")
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        written = write_all(arguments.out, journal, verdict)
+        write_documents(verdict, junit=arguments.out / "junit.xml")
+        for path in (*written, arguments.out / "junit.xml"):
+            print(f"wrote {path}")
+    return EXIT_CODES[verdict.status]

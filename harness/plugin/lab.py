@@ -1,0 +1,266 @@
+"""The lab as one process sees it: artifacts, phones, runs and comparisons, each made once per case."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pytest
+
+from harness.device.phone import LeasedPhone
+from harness.errors import ArtifactError, InfraError, LeaseError, SnapGateError
+from harness.journal import Entry, Journal, JournalWriter, NotCovered
+from harness.measure.selfcheck import record_checks
+from harness.plugin.accuracy import (
+    HostReference,
+    accuracy_workload,
+    compute_reference,
+    host_comparisons,
+    phone_comparisons,
+    prompt_tokens,
+)
+from harness.plugin.case import Case
+from harness.plugin.options import Settings
+from harness.plugin.phones import PhoneList
+from harness.plugin.share import Share
+from harness.pool.local import acquire
+from harness.record.artifact import Artifact, load_artifact
+from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
+from harness.record.job import Prompt
+from harness.record.run import Cell, DeviceFacts, RunRecord
+from harness.record.verdict import Verdict
+from harness.record.vocabulary import Status
+from harness.results.gate import judge_journal, read_limits
+from harness.results.judge import not_measured
+from harness.run.execute import execute
+from harness.run.workload import Workload
+from harness.spec.models import load_catalogue
+
+_LEASE_WAIT_S: Final = 600.0
+_LATENCY_GEN: Final = 32
+_LATENCY_REPETITIONS: Final = 5
+
+
+class Lab:
+    """A context manager. Every method may end the running test by ``pytest.skip``, with the missing axis named."""
+
+    def __init__(self, settings: Settings, share: Share, *, worker: str, capture: Any) -> None:
+        self._settings = settings
+        self._share = share
+        self._worker = worker
+        self._capture = capture
+        self._catalogue = load_catalogue(settings.models)
+        self._limits = read_limits(settings.limits)
+        self._writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
+        self._entries: dict[Case, list[Entry]] = {}
+        self._runs: dict[tuple[Case, str], RunRecord] = {}
+        self._not_covered: dict[Case, NotCovered] = {}
+        self._artifacts: dict[Cell, Artifact] = {}
+        self._references: dict[Cell, HostReference] = {}
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+    @property
+    def phones(self) -> PhoneList:
+        return self._share.phones
+
+    def accuracy(self, case: Case) -> RunRecord:
+        """The accuracy run of a case and its comparisons, in the journal."""
+        return self._once(case, "accuracy", self._run_accuracy)
+
+    def latency(self, case: Case) -> RunRecord:
+        """The latency run of a case, in the journal."""
+        return self._once(case, "latency", self._run_latency)
+
+    def verdict(self, case: Case, metric: str) -> Verdict:
+        """The verdict on one metric of a case, from what this process has journalled for it."""
+        if case in self._not_covered:
+            entry = self._not_covered[case]
+            return not_measured(metric, case.cell, entry.status, entry.reason)
+        entries = self._entries.get(case, [])
+        journal = Journal(
+            runs=tuple(e for e in entries if isinstance(e, RunRecord)),
+            references=tuple(e for e in entries if isinstance(e, ReferenceFacts)),
+            logits=tuple(e for e in entries if isinstance(e, LogitsComparison)),
+            windows=tuple(e for e in entries if isinstance(e, WindowScores)),
+            self_checks=tuple(e for e in entries if isinstance(e, SelfCheck)),
+        )
+        judged = judge_journal(journal, self._limits, required=self._settings.required)
+        for verdict in judged.verdicts:
+            if verdict.metric == metric and verdict.cell == case.cell:
+                return verdict
+        return not_measured(metric, case.cell, Status.NOT_COVERED, "nothing was measured")
+
+    def _once(self, case: Case, name: str, make: Callable[[Case], RunRecord]) -> RunRecord:
+        if case in self._not_covered:
+            self._refuse(self._not_covered[case])
+        key = (case, name)
+        if key not in self._runs:
+            try:
+                self._runs[key] = make(case)
+            except SnapGateError as exc:
+                status = Status.INFRA if isinstance(exc, InfraError) else Status.NOT_COVERED
+                self._leave_out(case, status, f"{type(exc).__name__}: {exc}")
+        return self._runs[key]
+
+    def _leave_out(self, case: Case, status: Status, reason: str) -> None:
+        entry = NotCovered(session_id=self._share.session_id, cell=case.cell, status=status, reason=reason)
+        self._not_covered[case] = entry
+        self._writer.append(entry)
+        self._refuse(entry)
+
+    @staticmethod
+    def _refuse(entry: NotCovered) -> None:
+        if entry.status is Status.INFRA:
+            raise InfraError(f"{entry.cell}: the lab failed", found=entry.reason)
+        pytest.skip(f"{entry.status}: {entry.cell}: {entry.reason}")
+
+    def _append(self, case: Case, entry: Entry) -> None:
+        self._writer.append(entry)
+        self._entries.setdefault(case, []).append(entry)
+
+    def _run_accuracy(self, case: Case) -> RunRecord:
+        phones = self._phones_for(case)
+        artifact = self._artifact(case.cell)
+        model = self._catalogue.model(case.cell.model)
+        reference = self._references.get(case.cell)
+        if reference is None:
+            reference = compute_reference(artifact, model, self._catalogue, self._say)
+            self._references[case.cell] = reference
+        record = self._execute(case, phones, artifact, accuracy_workload(reference, artifact))
+        for entry in host_comparisons(reference, case.cell):
+            self._append(case, entry)
+        for entry in phone_comparisons(reference, record, self._settings.results):
+            self._append(case, entry)
+        return record
+
+    def _run_latency(self, case: Case) -> RunRecord:
+        phones = self._phones_for(case)
+        artifact = self._artifact(case.cell)
+        model = self._catalogue.model(case.cell.model)
+        prompt = Prompt(
+            prompt_id="latency",
+            mode="generate",
+            tokens=max(prompt_tokens(model, artifact), key=len),
+            n_gen=_LATENCY_GEN,
+            ignore_eos=True,
+            warmups=1,
+            repetitions=_LATENCY_REPETITIONS,
+        )
+        workload = Workload(name="latency", prompts=(prompt,), performance_mode="burst", deadline_s=600, stall_s=120)
+        record = self._execute(case, phones, artifact, workload)
+        for check in record_checks(record):
+            self._append(case, check)
+        return record
+
+    def _phones_for(self, case: Case) -> tuple[DeviceFacts, ...]:
+        matching = tuple(phone for phone in self.phones.matching(case.cell.part) if case.serial in (None, phone.serial))
+        if not matching:
+            there = ", ".join(f"{phone.part} ({phone.serial})" for phone in self.phones.phones) or "none"
+            unusable = "; ".join(self.phones.unusable)
+            self._leave_out(
+                case,
+                Status.NOT_COVERED,
+                f"no phone with SoC {case.cell.part}; phones here: {there}" + (f"; {unusable}" if unusable else ""),
+            )
+        return matching
+
+    def _artifact(self, cell: Cell) -> Artifact:
+        """The prepared artifact of a cell; made now if this host can, else ArtifactError."""
+        if cell not in self._artifacts:
+            folder = self._settings.artifacts / str(cell)
+            if not folder.is_dir():
+                self._prepare(cell)
+            self._artifacts[cell] = load_artifact(folder)
+        return self._artifacts[cell]
+
+    def _prepare(self, cell: Cell) -> None:
+        from harness.compiler.prepare import prepare
+        from harness.soc import find_soc
+
+        model = self._catalogue.model(cell.model)
+        prepare(
+            self._catalogue.checkpoint(model),
+            soc=find_soc(cell.part),
+            precision=cell.precision,
+            kv=cell.kv,
+            context=model.context_length,
+            prefill=model.prefill_tokens,
+            rmsnorm="operator",
+            out=self._settings.artifacts,
+            calibration=None,
+            heldout=self._catalogue.heldout(model),
+            progress=self._say,
+        )
+
+    def _execute(
+        self, case: Case, phones: tuple[DeviceFacts, ...], artifact: Artifact, workload: Workload
+    ) -> RunRecord:
+        if artifact.manifest.target.part != case.cell.part:
+            raise ArtifactError(
+                f"{artifact.folder} is for another SoC",
+                found=artifact.manifest.target.part,
+                expected=case.cell.part,
+                next_step="prepare it again",
+            )
+        with self._lease(phones) as phone:
+            self._say(f"{workload.name} of {case.id} on {phone.facts.serial}")
+            record = execute(
+                phone,
+                artifact,
+                workload,
+                session_id=self._share.session_id,
+                results_dir=self._settings.results,
+                journal=self._writer,
+                progress=self._say,
+            )
+        self._entries.setdefault(case, []).append(record)
+        return record
+
+    @contextlib.contextmanager
+    def _lease(self, phones: tuple[DeviceFacts, ...]) -> Iterator[LeasedPhone]:
+        """Any free phone of the given ones; waits for one as long as ``_LEASE_WAIT_S``."""
+        deadline = time.monotonic() + _LEASE_WAIT_S
+        told = False
+        while True:
+            busy: LeaseError | None = None
+            for facts in phones:
+                try:
+                    phone = acquire(
+                        facts,
+                        holder=f"snapgate {self._share.session_id} {self._worker}",
+                        adb_host=self.phones.adb_host,
+                        adb_port=self.phones.adb_port,
+                        state_dir=None if self.phones.lease_dir is None else Path(self.phones.lease_dir),
+                    )
+                except LeaseError as exc:
+                    busy = exc
+                    continue
+                try:
+                    yield phone
+                finally:
+                    phone.release()
+                return
+            if busy is not None and time.monotonic() > deadline:
+                raise busy
+            if not told:
+                self._say(f"waiting for a phone: {busy}")
+                told = True
+            time.sleep(1.0)
+
+    def _say(self, text: str) -> None:
+        """A progress line, past pytest's capture, so that it is seen while the test runs (also in xdist workers)."""
+        with self._capture.global_and_fixture_disabled() if self._capture is not None else contextlib.nullcontext():
+            sys.stderr.write(f"\n[{self._worker}] {text}")
+            sys.stderr.flush()
