@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from reports.text import number
 
-WIDTH: Final = 720.0
-_LEFT: Final = 58.0
+WIDTH: Final = 600.0
+_LEFT: Final = 50.0
 _RIGHT: Final = 14.0
 _TOP: Final = 22.0
 _PANEL_GAP: Final = 34.0
@@ -135,13 +135,14 @@ class Chart:
     """The values themselves, for the JSON block."""
 
 
-def nice_ticks(low: float, high: float, about: int) -> tuple[float, ...]:
-    """Round values (1, 2 or 5 times a power of ten apart) that lie within ``low`` .. ``high``."""
+def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> tuple[float, ...]:
+    """Round values (1, 2 or 5 times a power of ten apart) within ``low`` .. ``high``; integers if ``whole``."""
     if high <= low:
         return (low,)
     raw = (high - low) / max(about, 1)
     power: float = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1.0, 2.0, 5.0, 10.0) if power * factor >= raw * 0.999)
+    step = max(step, 1.0) if whole else step
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return tuple(index * step for index in range(first, last + 1))
@@ -207,7 +208,7 @@ def draw(
     for panel in used:
         views.append(_panel(panel, top, place_x, x_label, x_unit, per_series))
         top += panel.height + _PANEL_GAP
-    ticks = nice_ticks(x_low, x_high, 8)
+    ticks = nice_ticks(x_low, x_high, 8, whole=all(float(x).is_integer() for x in xs))
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     return Chart(
         chart_id=chart_id,
@@ -362,7 +363,7 @@ class Timeline:
 
 
 _ROW: Final = 22.0
-_NAME_WIDTH: Final = 132.0
+_NAME_WIDTH: Final = 118.0
 
 
 def timeline(

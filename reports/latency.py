@@ -13,9 +13,9 @@ from harness.measure.timing import timing_of
 from harness.record.run import Cell, RunRecord
 from harness.record.runner import Generation
 from harness.record.verdict import Measurement
-from harness.record.vocabulary import EMULATION_VOIDS, Source
+from harness.record.vocabulary import Source
 from reports.chart import Bar, Chart, Panel, Rule, Series, Timeline, draw, timeline
-from reports.overview import Figure, cell_label, figure
+from reports.overview import Figure, cell_label, emulated_figure, figure
 from reports.text import clean, counted, number, unit_name
 
 MAX_LINES = 6
@@ -42,10 +42,11 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricTable:
-    """Metrics as columns, cell and phone as rows. ``refuted`` says once what every row shares."""
+    """Metrics as columns, cell and phone as rows."""
 
     table_id: str
     caption: str
+    note: str
     columns: tuple[Column, ...]
     rows: tuple[MetricRow, ...]
 
@@ -78,6 +79,7 @@ def metric_table(
     measurements: Iterable[Measurement],
     phones: dict[str, str],
     *,
+    note: str,
     drop_empty: bool = False,
 ) -> MetricTable:
     """One row per cell, phone and source. ``drop_empty`` leaves out columns that no row has a value for."""
@@ -96,6 +98,7 @@ def metric_table(
     return MetricTable(
         table_id=table_id,
         caption=caption,
+        note=note,
         columns=tuple(
             Column(
                 metric=name,
@@ -123,13 +126,12 @@ def _figure(item: Measurement | None, name: str) -> Figure:
     unit = metric.unit if metric else ""
     if item is None:
         return figure(None, unit, why="no run of this cell measures it")
-    voided = metric is not None and metric.family in EMULATION_VOIDS
     return figure(
         item.value,
         unit,
         run_ids=tuple(clean(run_id) for run_id in item.run_ids),
         why=item.reason or ", ".join(item.refuted_by),
-        emulated=item.source is Source.VIRTUAL and voided and name not in ("kv_pool_bytes", "heap_allocations"),
+        emulated=emulated_figure(name, item.source),
         interval=item.interval,
     )
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.journal import Journal
+from harness.measure.metrics import METRICS
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Limit, RunVerdict, Verdict
-from harness.record.vocabulary import EXIT_CODES, SEVERITY, Source, Status
+from harness.record.vocabulary import EMULATION_VOIDS, EXIT_CODES, SEVERITY, Source, Status
 from harness.soc import BY_PART
 from reports.text import NOT_MEASURED, clean, counted, listing, number, unit_name
 
@@ -61,6 +62,8 @@ def figure(
     text = number(value * factor, shown_unit, decimals=decimals)
     if unit == "yes=1" and value in (0.0, 1.0):
         text = "yes" if value else "no"
+    elif unit == "fraction" and value in (0.0, 1.0):
+        text = f"{value:.0f}"
     return Figure(
         value=value,
         text=text,
@@ -138,9 +141,36 @@ class Overview:
     required: str
 
 
+_WORDS: Final = {
+    "snr": "SNR",
+    "kl": "KL divergence",
+    "ttft": "time to first token",
+    "tpot": "mean gap between tokens",
+    "itl": "gap between tokens",
+    "rss": "RSS",
+    "cpu": "CPU",
+    "gpu": "GPU",
+    "npu": "NPU",
+    "ddr": "DDR",
+    "kv": "KV",
+    "l2": "L2",
+    "dsp": "DSP",
+    "top1": "top-1",
+    "tps": "rate",
+    "epcontext": "EPContext",
+}
+_UNIT_WORDS: Final = frozenset({"ms", "db", "percent", "bytes", "celsius", "nats"})
+
+
 def metric_label(metric: str) -> str:
-    """``decode_tps`` as ``decode tps``: readable, and still findable in limits.toml."""
-    return clean(metric).replace("_", " ")
+    """``worst_decode_snr_db`` as ``worst decode SNR``: the unit is shown beside the value."""
+    return " ".join(_WORDS.get(word, word) for word in clean(metric).split("_") if word not in _UNIT_WORDS)
+
+
+def emulated_figure(metric: str, source: Source) -> bool:
+    """Whether a figure of ``metric`` means nothing because an emulator made it. Accuracy is real on a virtual phone."""
+    known = METRICS.get(metric)
+    return source is Source.VIRTUAL and known is not None and known.family in EMULATION_VOIDS
 
 
 def cell_label(cell: Cell) -> str:
@@ -167,9 +197,14 @@ def limit_text(limit: Limit | None, unit: str) -> str:
 
 
 def headroom(verdict: Verdict) -> float | None:
-    """Distance from the nearest bound as a fraction of it (of 1 when it is 0); below 0 outside. None: no bound."""
+    """Distance from the nearest bound as a fraction of it (of 1 when it is 0); below 0 outside. None: no bound.
+
+    1 where the value is the only one allowed, or 0 of at most 0: it cannot be further inside.
+    """
     if verdict.value is None or verdict.limit is None:
         return None
+    if verdict.value == verdict.limit.minimum == verdict.limit.maximum or verdict.value == verdict.limit.maximum == 0:
+        return 1.0
     rooms = []
     if verdict.limit.minimum is not None:
         rooms.append((verdict.value - verdict.limit.minimum) / (abs(verdict.limit.minimum) or 1.0))
@@ -184,6 +219,8 @@ def _distance(verdict: Verdict) -> str:
         return ""
     if room == 0:
         return "exactly at the limit"
+    if room == 1:
+        return "as it must be"
     percent = number(abs(room) * 100, "%", decimals=0 if abs(room) >= 0.1 else 1)
     return f"{percent} % inside the limit" if room > 0 else f"{percent} % outside the limit"
 
@@ -217,7 +254,7 @@ def deciders(run_verdict: RunVerdict, *, keep: int = 3) -> tuple[Decider, ...]:
                 v.unit,
                 run_ids=tuple(clean(r) for r in v.run_ids),
                 why=v.reason,
-                emulated=v.source is Source.VIRTUAL,
+                emulated=emulated_figure(v.metric, v.source),
                 interval=v.interval,
             ),
             limit=limit_text(v.limit, v.unit),
@@ -302,13 +339,24 @@ def _tested(runs: tuple[RunRecord, ...]) -> tuple[Tested, ...]:
     return tuple(rows)
 
 
+def _why(run_verdict: RunVerdict, *, keep: int = 5) -> tuple[str, ...]:
+    """What decided, each with its reason. The verdict's own words where no single metric decided."""
+    deciding = [v for v in run_verdict.verdicts if v.required and v.status is run_verdict.status]
+    named = {f"{v.metric} @ {v.cell}" for v in deciding}
+    if not named.intersection(run_verdict.decided_by):
+        return tuple(clean(line) for line in run_verdict.decided_by)
+    lines = dict.fromkeys(clean(f"{metric_label(v.metric)}, {cell_label(v.cell)}: {v.reason}") for v in deciding)
+    shown = tuple(lines)[:keep]
+    return shown if len(lines) <= keep else (*shown, f"and {len(lines) - keep} more")
+
+
 def overview(journal: Journal, run_verdict: RunVerdict) -> Overview:
     session = journal.sessions[0] if journal.sessions else None
     required = dict.fromkeys(family for s in journal.sessions for family in s.required)
     return Overview(
         status=run_verdict.status.value,
         meaning=STATUS_MEANING[run_verdict.status],
-        why=tuple(clean(d) for d in run_verdict.decided_by),
+        why=_why(run_verdict),
         notes=tuple(clean(n) for n in run_verdict.notes),
         exit_code=EXIT_CODES[run_verdict.status],
         synthetic=Source.SYNTHETIC in sources(journal, run_verdict),

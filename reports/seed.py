@@ -148,12 +148,12 @@ def startup_table(journal: Journal, measurements: Sequence[Measurement]) -> Star
                 "open libraries, backend and device", [p.phases(backend) for p in shown],
             ),
             row(
-                "graph load and compile", "2 100", "ms",
+                "graph load and compile", "2100", "ms",
                 "read, verify, create context, retrieve graphs, buffers (compiled beforehand)",
                 [p.phases(graph) for p in shown],
             ),
             row(
-                "prefill of 2048 tokens, to the first token", "3 400", "ms",
+                "prefill of 2048 tokens, to the first token", "3400", "ms",
                 f"time to first token, {tokens}", [p.metric("ttft_ms", "ms") for p in shown],
             ),
             row(
@@ -174,7 +174,9 @@ def _seed_row(
         prefill=figure(prefill_s, "s", decimals=1),
         prefill_tokens="1024",
         decode=figure(tps, "tokens/s", decimals=1),
-        longest=figure(longest, "count", why="the article says: does not run long"),
+        longest=figure(longest, "count")
+        if longest is not None
+        else Figure(value=None, text="does not run long", unit="tokens", why="the article's words"),
         note=note,
     )
 

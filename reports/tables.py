@@ -13,7 +13,7 @@ from harness.record.comparison import ReferenceFacts
 from harness.record.run import RunRecord
 from harness.record.verdict import RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Source
-from reports.overview import SOURCE_NAMES, Figure, cell_label, figure, limit_text, soc_label
+from reports.overview import SOURCE_NAMES, Figure, cell_label, emulated_figure, figure, limit_text, soc_label
 from reports.text import clean, counted, number
 
 
@@ -186,12 +186,18 @@ def _facts(run: RunRecord) -> tuple[Fact, ...]:
     return tuple(Fact(name=clean(name), value=clean(value)) for name, value in pairs)
 
 
+def moment(stamp: str) -> str:
+    """An ISO 8601 UTC stamp to the second, without its T and zone; any other text as it is."""
+    matched = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", stamp)
+    return f"{matched[1]} {matched[2]}" if matched else clean(stamp)
+
+
 def run_rows(journal: Journal, link_base: str | None) -> tuple[RunRow, ...]:
     rows = []
     for run in journal.runs:
-        attempts = str(run.attempts)
-        if run.retried_because is not None:
-            attempts = f"{run.attempts}, retried: {run.retried_because}"
+        attempts = ""
+        if run.attempts > 1 or run.retried_because is not None:
+            attempts = f"{counted(run.attempts, 'attempt')}, retried because: {run.retried_because or 'not recorded'}"
         rows.append(
             RunRow(
                 run_id=clean(run.run_id),
@@ -202,7 +208,7 @@ def run_rows(journal: Journal, link_base: str | None) -> tuple[RunRow, ...]:
                 serial=clean(run.device.serial),
                 source=SOURCE_NAMES[run.source],
                 source_kind=run.source.value,
-                started_at=clean(run.started_at),
+                started_at=moment(run.started_at),
                 wall=figure(run.wall_s, "s", run_ids=(clean(run.run_id),)),
                 outcome="completed" if run.error is None else run.error.status.value,
                 error="" if run.error is None else clean(f"{run.error.kind}: {run.error.message}"),
@@ -230,7 +236,7 @@ def verdict_rows(journal: Journal, run_verdict: RunVerdict) -> tuple[VerdictRow,
 
     rows = []
     for verdict in sorted(run_verdict.verdicts, key=key):
-        emulated = verdict.source is Source.VIRTUAL
+        emulated = emulated_figure(verdict.metric, verdict.source)
         run_ids = tuple(clean(run_id) for run_id in verdict.run_ids)
         shown = figure(
             verdict.value,

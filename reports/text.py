@@ -35,6 +35,9 @@ _DECIMALS: Mapping[str, int] = MappingProxyType(
         "mJ": 1,
         "count": 0,
         "logits": 3,
+        "ratio": 4,
+        "fraction": 4,
+        "yes or no": 0,
         "ppl": 3,
         "": 4,
     }
@@ -50,9 +53,7 @@ _UNIT_NAMES: Mapping[str, str] = MappingProxyType(
         "db": "dB",
         "percent": "%",
         "perplexity": "ppl",
-        "ratio": "",
-        "fraction": "",
-        "yes=1": "",
+        "yes=1": "yes or no",
     }
 )
 
@@ -111,7 +112,7 @@ def unit_name(unit: str) -> str:
 
 def number(value: float, unit: str = "", *, decimals: int | None = None) -> str:
     """``value`` with the decimals usual for ``unit``; small values keep three significant digits; never an exponent
-    between 0.0001 and 10 million. Grouped by thin spaces, with a real minus sign."""
+    between 0.0001 and 10 million. From 10 000 on grouped by thin spaces; with a real minus sign."""
     if math.isnan(value):
         return "not a number"
     if math.isinf(value):
@@ -121,7 +122,7 @@ def number(value: float, unit: str = "", *, decimals: int | None = None) -> str:
         if abs(value) < 1e-4:
             return f"{value:.2e}".replace("-", "−")
         places = 2 - math.floor(math.log10(abs(value)))
-    text = f"{value:,.{places}f}".replace(",", "\u2009")
+    text = f"{value:,.{places}f}".replace(",", "\u2009" if abs(value) >= 9999.5 else "")
     if text.startswith("-"):
         text = "−" + text[1:] if float(text.replace("\u2009", "")) != 0 else text[1:]
     return text

@@ -32,6 +32,7 @@ from reports.tables import (
 )
 from reports.thermal import SensorRow
 
+_MEDIANS: Final = "medians; below them the 95 % interval, where there are samples for one"
 REPORT_SCHEMA: Final = "snapgate.report/1"
 
 
@@ -145,10 +146,20 @@ def report_view(
         ),
         latency=LatencySection(
             table=latency.metric_table(
-                "latency-table", "Latency per cell and phone", latency.LATENCY_COLUMNS, measurements, phones
+                "latency-table",
+                "Latency per cell and phone",
+                latency.LATENCY_COLUMNS,
+                measurements,
+                phones,
+                note=_MEDIANS,
             ),
             load=latency.metric_table(
-                "load-table", "Load phases per cell and phone", latency.LOAD_COLUMNS, measurements, phones
+                "load-table",
+                "Load phases per cell and phone",
+                latency.LOAD_COLUMNS,
+                measurements,
+                phones,
+                note=_MEDIANS,
             ),
             generations=latency.generation_rows(journal),
             charts=tokens,
@@ -157,17 +168,23 @@ def report_view(
         thermal=ThermalSection(
             table=latency.metric_table(
                 "thermal-table",
-                "Temperature per cell and phone, hottest sensor of each domain",
+                "Temperature per cell and phone",
                 latency.THERMAL_COLUMNS,
                 measurements,
                 phones,
+                note="the hottest sensor of each domain, the hottest of all runs",
                 drop_empty=True,
             ),
             sensors=thermal.sensor_rows(journal),
             charts=heat,
         ),
         memory=latency.metric_table(
-            "memory-table", "Memory per cell and phone", latency.MEMORY_COLUMNS, measurements, phones
+            "memory-table",
+            "Memory per cell and phone",
+            latency.MEMORY_COLUMNS,
+            measurements,
+            phones,
+            note="the largest of all runs",
         ),
         conditions=tables.condition_rows(journal),
         self_checks=tables.self_check_rows(journal),
