@@ -150,7 +150,9 @@ def margin_of(rows: Rows) -> NDArray[np.float64]:
         return np.zeros(len(values))
     finite: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
     top = np.partition(np.where(finite[:, None], values, 0.0), -2, axis=1)[:, -2:]
-    return np.where(finite, top[:, 1] - top[:, 0], 0.0)
+    with np.errstate(over="ignore"):
+        margin: NDArray[np.float64] = np.minimum(top[:, 1] - top[:, 0], np.finfo(np.float64).max)
+    return margin
 
 
 def compare_logits(
