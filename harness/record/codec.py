@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -23,7 +22,12 @@ _converter.register_structure_hook(PurePosixPath, lambda value, _: PurePosixPath
 
 
 def _exact(value: Any, kind: type[Any]) -> Any:
-    """Numbers and strings are taken as they are: ``"5"`` is not 5, ``true`` is not 1, 1.5 is not an int."""
+    """Numbers and strings are taken as they are: ``"5"`` is not 5, ``true`` is not 1, 1.5 is not an int.
+
+    Also asked for string enumerations, whose class is found by its base ``str``.
+    """
+    if issubclass(kind, StrEnum):
+        return _enum(value, kind)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind:
@@ -37,13 +41,8 @@ def _enum(value: Any, kind: type[StrEnum]) -> StrEnum:
     return kind(value)
 
 
-def _is(wanted: type[Any]) -> Callable[[Any], bool]:
-    return lambda kind: kind is wanted
-
-
 for _kind in (int, float, str, bool):
-    _converter.register_structure_hook_func(_is(_kind), _exact)
-_converter.register_structure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), _enum)
+    _converter.register_structure_hook(_kind, _exact)
 _converter.register_unstructure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), str)
 
 
@@ -56,7 +55,14 @@ def from_json(data: Any, kind: type[T], *, name: str) -> T:
     """``data`` as ``kind``; ``name`` is how the error calls the thing (a path, a line)."""
     try:
         return _converter.structure(data, kind)
-    except (BaseValidationError, cattrs.errors.StructureHandlerNotFoundError, TypeError, ValueError, KeyError) as exc:
+    except (
+        BaseValidationError,
+        cattrs.errors.StructureHandlerNotFoundError,
+        TypeError,
+        ValueError,
+        KeyError,
+        AttributeError,
+    ) as exc:
         reasons = "; ".join(cattrs.transform_error(exc, path=kind.__name__)[:4])
         raise UserError(
             f"{name} is not a valid {kind.__name__}",
