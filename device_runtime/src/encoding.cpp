@@ -72,7 +72,8 @@ std::uint32_t Encoding::encode(float real) const noexcept {
         break;
     }
     const Range range = range_of(dtype);
-    const double q = round_half_to_even(static_cast<double>(real) / scale) + zero_point;
+    const float steps = real / static_cast<float>(scale); // in float32, as ONNX defines QuantizeLinear
+    const double q = round_half_to_even(static_cast<double>(steps)) + zero_point;
     const double clamped = std::isnan(q) ? zero_point : std::clamp(q, range.lowest, range.highest);
     return static_cast<std::uint32_t>(static_cast<std::int64_t>(clamped));
 }
