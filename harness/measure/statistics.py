@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -29,6 +30,12 @@ def median_interval(samples: Sequence[float]) -> Interval | None:
     than two samples, or a sample that is not finite: None. With under 6 samples the interval is at most the range
     of the samples, which covers the median less often than 95 % (n = 5: 94 %, n = 3: 75 %).
     """
+    return _median_interval(tuple(samples))
+
+
+@functools.lru_cache(maxsize=1024)
+def _median_interval(samples: tuple[float, ...]) -> Interval | None:
+    """Remembered, because one journal is judged once per metric while a suite runs."""
     values = np.asarray(samples, dtype=np.float64)
     if len(values) < 2 or not np.isfinite(values).all():
         return None
