@@ -139,13 +139,21 @@ class AdbDevice:
     transport: str
 
     def state(self) -> str:
-        """``device``, or why not: ``offline``, ``gone``, ..."""
+        """``device``, or why not: ``offline``, ``unauthorized``, ``gone``, ..."""
         try:
-            return self.adb.ask(f"host-serial:{self.transport}:get-state")
-        except AdbError as exc:
-            return printable(str(exc)) or "gone"
-        except OSError:
-            return "gone"
+            return printable(self.adb.ask(f"host-serial:{self.transport}:get-state"), 40)
+        except (AdbError, OSError, ValueError) as exc:
+            words = str(exc).lower()
+            return next((state for state in ("offline", "unauthorized", "authorizing") if state in words), "gone")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the phone is in state ``device`` before ``timeout_s`` is over."""
+        deadline = time.monotonic() + timeout_s
+        while self.state() != "device":
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.1)
+        return True
 
     def features(self) -> frozenset[str]:
         with self._mapped("read features"):

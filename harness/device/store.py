@@ -36,7 +36,7 @@ cd "$1" 2>/dev/null || exit 0
 for f in */*; do [ -f "$f" ] && stat -c '%Y %s %n' "$f"; done
 exit 0
 """
-_PREPARE: Final = """
+PREPARE: Final = """
 mkdir -p "$1/store" "$1/runs" || exit 1
 printf '#!/system/bin/sh\\nexit 0\\n' > "$1/.probe" && chmod 755 "$1/.probe" || exit 1
 "$1/.probe" 2>&1; status=$?
@@ -149,7 +149,7 @@ class PhoneStore:
     def prepare(self) -> None:
         """Make the folders and try whether programs may run there. ``PhoneStorageError``: full, read-only, noexec."""
         what = f"prepare {self._root}"
-        result = self._device.script(_PREPARE, self._root, what=what)
+        result = self._device.script(PREPARE, self._root, what=what)
         if result.exit_code == 126:
             raise PhoneStorageError(
                 f"{what}: the storage of phone {self._device.transport} is mounted noexec",

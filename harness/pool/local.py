@@ -107,7 +107,8 @@ def _look_at(adb: Adb, line: Attached) -> PhoneInfo:
             return _unusable(line, "its adb daemon has no shell v2; Android 7 or newer is needed")
         facts, reason = read_facts(device)
     except InfraError as exc:
-        return _unusable(line, f"does not answer: {exc}")
+        # Between the list and the question the phone may have gone; then the state says it better.
+        return _unusable(line, _WHY_NOT.get(device.state(), f"does not answer: {exc}"))
     return PhoneInfo(transport=line.transport, state=line.state, facts=facts, usable=reason is None, reason=reason)
 
 
