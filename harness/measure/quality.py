@@ -110,7 +110,7 @@ def _compare_block(reference: Rows, logits: Rows) -> RowQuality:
         # 0/0: both rows are zero, so they are equal.
         ratio = np.where(error == 0.0, 0.0, error / size)
         relative_l2 = _bounded(np.where(finite, ratio, np.nan), 0.0, RELATIVE_L2_WORST, worst=RELATIVE_L2_WORST)
-        snr_db = _bounded(-20.0 * np.log10(relative_l2), -SNR_CAP_DB, SNR_CAP_DB, worst=-SNR_CAP_DB)
+        snr_db = np.clip(-20.0 * np.log10(relative_l2), -SNR_CAP_DB, SNR_CAP_DB)
         log_p = _log_softmax(r)
         kl = (np.exp(log_p) * (log_p - _log_softmax(x))).sum(axis=1)
         kl_nats = _bounded(np.where(finite, kl, np.nan), 0.0, KL_WORST_NATS, worst=KL_WORST_NATS)
