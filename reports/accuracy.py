@@ -178,10 +178,18 @@ def gap_figure(value: float | None, base: float | None) -> Figure:
     return figure(100 * (value / base - 1), "percent")
 
 
+def _unique(journal: Journal) -> tuple[LogitsComparison, ...]:
+    """Without repeats of a host leg: every run of a cell may have journalled the same one."""
+    kept: dict[tuple[object, ...], LogitsComparison] = {}
+    for item in journal.logits:
+        kept.setdefault((item.cell, item.leg, item.run_id, item.reference_id, item.prompt_id, item.phase), item)
+    return tuple(kept.values())
+
+
 def logits_rows(journal: Journal) -> tuple[LogitsRow, ...]:
     """Per cell, phase and leg, all prompts pooled; the host leg directly above the phone it is to be compared with."""
     groups: dict[tuple[Cell, str, Leg], list[LogitsComparison]] = {}
-    for item in journal.logits:
+    for item in _unique(journal):
         groups.setdefault((item.cell, item.phase, item.leg), []).append(item)
     legs = list(Leg)
     phases = ("prefill", "decode")
@@ -233,7 +241,7 @@ def mismatch_rows(journal: Journal, *, keep: int = 12) -> tuple[tuple[MismatchRo
     """The mismatches with the widest margins, and how many more there are."""
     found = [
         (item, index)
-        for item in journal.logits
+        for item in _unique(journal)
         if item.leg is not Leg.FP32
         for index, (a, b) in enumerate(zip(item.argmax, item.reference_argmax, strict=True))
         if a != b or a == NO_TOKEN
@@ -260,7 +268,7 @@ def snr_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     """Per cell and prompt: SNR over the position in the context, phone and host leg, prefill and decode."""
     sources = {run.run_id: run.source for run in journal.runs}
     groups: dict[tuple[Cell, str], list[LogitsComparison]] = {}
-    for item in journal.logits:
+    for item in _unique(journal):
         if item.leg is not Leg.FP32 and item.positions:
             groups.setdefault((item.cell, item.prompt_id), []).append(item)
     charts = []

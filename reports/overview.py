@@ -12,7 +12,7 @@ from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Limit, RunVerdict, Verdict
 from harness.record.vocabulary import EMULATION_VOIDS, EXIT_CODES, SEVERITY, Source, Status
 from harness.soc import BY_PART
-from reports.text import NOT_MEASURED, clean, counted, listing, number, unit_name
+from reports.text import NOT_MEASURED, clean, counted, listing, moment, number, unit_name
 
 STATUS_MEANING: Final = {
     Status.PASS: "Every required metric is within its limit.",
@@ -87,7 +87,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """One line of "what was tested on what"."""
+    """One model on one kind of phone: alike but for the serial."""
 
     model: str
     precision: str
@@ -287,14 +287,15 @@ def _banners(journal: Journal, run_verdict: RunVerdict) -> Iterable[Banner]:
                 "real; speed, memory, heat and power are the emulator's, are labelled emulated and are never judged."
             ),
         )
-    refuted = [v for v in run_verdict.verdicts if v.status is Status.INVALID and v.source is Source.PHONE]
+    refuted = [v for v in run_verdict.verdicts if v.status is Status.INVALID and v.source is not Source.VIRTUAL]
     if refuted:
+        families = dict.fromkeys(v.family.value for v in refuted)
+        first = clean(refuted[0].reason)
         yield Banner(
             kind="invalid",
             title="Invalid",
-            text=f"{counted(len(refuted), 'figure')} of a real phone must not be used: "
-            + listing(dict.fromkeys(f"{metric_label(v.metric)} ({clean(v.reason)})" for v in refuted), limit=3)
-            + ".",
+            text=f"{counted(len(refuted), 'figure')} ({listing(families)}) must not be used. "
+            f"The first of the reasons: {first if len(first) <= 200 else first[:200] + '…'}",
         )
     lost = [r for r in journal.runs if r.error is not None and r.error.status is Status.INFRA]
     if lost:
@@ -315,9 +316,10 @@ def _banners(journal: Journal, run_verdict: RunVerdict) -> Iterable[Banner]:
 
 
 def _tested(runs: tuple[RunRecord, ...]) -> tuple[Tested, ...]:
-    groups: dict[tuple[str, str, str], list[RunRecord]] = {}
+    groups: dict[tuple[object, ...], list[RunRecord]] = {}
     for run in runs:
-        groups.setdefault((str(run.cell), run.device.serial, run.artifact_id), []).append(run)
+        phone = (run.device.part, run.device.model, run.device.android_release, run.source)
+        groups.setdefault((run.cell, run.artifact_id, *phone), []).append(run)
     rows = []
     for group in groups.values():
         run = group[0]
@@ -328,7 +330,7 @@ def _tested(runs: tuple[RunRecord, ...]) -> tuple[Tested, ...]:
                 precision=clean(f"{run.cell.precision}, {run.cell.kv}"),
                 soc=soc_label(run.device.part),
                 phone=clean(run.device.model),
-                serial=clean(run.device.serial),
+                serial=listing(dict.fromkeys(clean(r.device.serial) for r in group), limit=4),
                 android=clean(f"Android {run.device.android_release}{level}"),
                 source=SOURCE_NAMES[run.source],
                 source_kind=run.source.value,
@@ -345,8 +347,11 @@ def _why(run_verdict: RunVerdict, *, keep: int = 5) -> tuple[str, ...]:
     named = {f"{v.metric} @ {v.cell}" for v in deciding}
     if not named.intersection(run_verdict.decided_by):
         return tuple(clean(line) for line in run_verdict.decided_by)
-    lines = dict.fromkeys(clean(f"{metric_label(v.metric)}, {cell_label(v.cell)}: {v.reason}") for v in deciding)
-    shown = tuple(lines)[:keep]
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for v in deciding:
+        grouped.setdefault((cell_label(v.cell), v.reason), []).append(metric_label(v.metric))
+    lines = [clean(f"{listing(metrics)} ({cell}): {reason}") for (cell, reason), metrics in grouped.items()]
+    shown = tuple(lines[:keep])
     return shown if len(lines) <= keep else (*shown, f"and {len(lines) - keep} more")
 
 
@@ -369,7 +374,7 @@ def overview(journal: Journal, run_verdict: RunVerdict) -> Overview:
         banners=tuple(_banners(journal, run_verdict)),
         tested=_tested(journal.runs),
         deciders=deciders(run_verdict),
-        started_at=clean(min((s.started_at for s in journal.sessions), default="")),
+        started_at=moment(min((s.started_at for s in journal.sessions), default="")),
         sessions=tuple(clean(s.session_id) for s in journal.sessions),
         command=clean(" ".join(session.command)) if session else "",
         versions=tuple((clean(k), clean(v)) for k, v in sorted(session.versions.items())) if session else (),

@@ -22,7 +22,7 @@ from harness.record.artifact import ArtifactManifest
 from harness.record.verdict import Measurement, RunVerdict
 from reports import document, seed
 from reports.markdown import markdown_summary
-from reports.text import clean
+from reports.text import harmless
 from reports.views import REPORT_SCHEMA, Detail, report_view
 
 MAX_BYTES: Final = 2_000_000
@@ -56,7 +56,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, Markup):
         return value
     if isinstance(value, str):
-        return clean(value)
+        return harmless(value)
     if isinstance(value, float):
         return f"{value:.10g}"
     return value

@@ -14,7 +14,7 @@ from harness.record.run import RunRecord
 from harness.record.verdict import RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Source
 from reports.overview import SOURCE_NAMES, Figure, cell_label, emulated_figure, figure, limit_text, soc_label
-from reports.text import clean, counted, number
+from reports.text import clean, counted, moment, number
 
 
 def anchor_of(run_id: str) -> str:
@@ -186,12 +186,6 @@ def _facts(run: RunRecord) -> tuple[Fact, ...]:
     return tuple(Fact(name=clean(name), value=clean(value)) for name, value in pairs)
 
 
-def moment(stamp: str) -> str:
-    """An ISO 8601 UTC stamp to the second, without its T and zone; any other text as it is."""
-    matched = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", stamp)
-    return f"{matched[1]} {matched[2]}" if matched else clean(stamp)
-
-
 def run_rows(journal: Journal, link_base: str | None) -> tuple[RunRow, ...]:
     rows = []
     for run in journal.runs:
@@ -253,7 +247,7 @@ def verdict_rows(journal: Journal, run_verdict: RunVerdict) -> tuple[VerdictRow,
                 metric=clean(verdict.metric),
                 family=verdict.family.value,
                 cell=cell_label(verdict.cell),
-                phone=phone or "host only",
+                phone=phone or "no phone",
                 status=verdict.status.value,
                 required=verdict.required,
                 figure=shown,

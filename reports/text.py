@@ -7,6 +7,7 @@ A number is never formatted in a template: views ask this module for its text, a
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -59,13 +60,18 @@ _UNIT_NAMES: Mapping[str, str] = MappingProxyType(
 
 
 def clean(text: str) -> str:
-    """Text of unknown origin as it may be shown: one line, no control, bidi or invisible character left.
+    """Text of unknown origin as it may be shown: ``harmless``, and cut to ``MAX_TEXT`` characters."""
+    return harmless(text) if len(text) <= MAX_TEXT else f"{harmless(text[:MAX_TEXT])}… ({len(text)} characters)"
+
+
+def harmless(text: str) -> str:
+    """One line with no control, bidi or invisible character left.
 
     What is taken out is shown by its code point (``<U+202E>``), so that an attempt to deceive is seen, not hidden.
     Markup is not touched here: autoescape (HTML), ``script_json`` and ``markdown_text`` see to that.
     """
     shown = []
-    for character in text[:MAX_TEXT]:
+    for character in text:
         if character in "\n\r\t":
             shown.append(" ")
             continue
@@ -75,8 +81,6 @@ def clean(text: str) -> str:
             shown.append(f"<U+{ord(character):04X}>")
         else:
             shown.append(character)
-    if len(text) > MAX_TEXT:
-        shown.append(f"… ({len(text)} characters)")
     return "".join(shown)
 
 
@@ -148,3 +152,9 @@ def listing(items: Iterable[str], *, limit: int = 5) -> str:
     all_items = list(items)
     shown = ", ".join(all_items[:limit])
     return shown if len(all_items) <= limit else f"{shown} and {len(all_items) - limit} more"
+
+
+def moment(stamp: str) -> str:
+    """An ISO 8601 UTC stamp to the second, easier to read; any other text as it is."""
+    matched = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)", stamp)
+    return f"{matched[1]} {matched[2]} UTC" if matched else clean(stamp)

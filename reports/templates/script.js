@@ -13,7 +13,7 @@
 
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open]):not(.values)")];
+    closed = [...document.querySelectorAll("details:not([open]):not(.values):not(#definitions)")];
     for (const item of closed) item.open = true;
   });
   addEventListener("afterprint", () => { for (const item of closed) item.open = false; });
@@ -55,10 +55,18 @@
   for (const sortable of document.querySelectorAll("table.sortable")) {
     const heads = [...sortable.tHead.rows[0].cells];
     heads.forEach((head, column) => {
-      const button = document.createElement("button");
-      button.type = "button";
+      // Not a <button>: Chromium does not repeat a table head that holds one on each printed page.
+      const button = document.createElement("span");
+      button.setAttribute("role", "button");
+      button.tabIndex = 0;
       button.append(...head.childNodes);
+      const arrow = document.createElement("span");
+      arrow.className = "arrow";
+      button.firstChild.after(arrow);
       head.append(button);
+      button.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); button.click(); }
+      });
       button.addEventListener("click", () => {
         const down = head.getAttribute("aria-sort") === "ascending";
         for (const other of heads) other.removeAttribute("aria-sort");

@@ -453,6 +453,7 @@ def fifty_runs() -> Journal:
                 serial=f"PHONE{number % 10}",
                 generations=made,
                 sensors=lines,
+                wall_s=30.0,
             )
         )
     logits = tuple(
