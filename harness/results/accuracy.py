@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,12 +50,13 @@ def logits_figures(items: Sequence[LogitsComparison]) -> dict[str, Figure]:
     greedy = [(item, i) for item in phone for i in _greedy_positions(item, phone)]
     if greedy:
         exact = [float(_agrees(item, i)) for item, i in greedy]
-        margins = [item.reference_margin[i] for item, i in greedy if not _agrees(item, i)]
+        margins = [0.0 if _agrees(item, i) else item.reference_margin[i] for item, i in greedy]
         found["greedy_exact_fraction"] = figure(float(np.mean(exact)), exact)
-        found["greedy_mismatch_max_margin"] = figure(float(np.max(margins)) if margins else 0.0, margins)
-    gap = _three_way_gap(phone, [item for item in items if item.leg is Leg.GRAPH])
-    if gap is not None:
-        found["three_way_snr_gap_db"] = figure(gap, ())
+        found["greedy_mismatch_max_margin"] = figure(float(np.max(margins)), margins)
+    gaps = _three_way_gaps(phone, [item for item in items if item.leg is Leg.GRAPH])
+    if gaps:
+        worse = max(gaps, key=lambda values: (math.isnan(_median(values)), _median(values)))
+        found["three_way_snr_gap_db"] = figure(_median(worse), worse)
     return found
 
 
@@ -88,8 +90,8 @@ def _greedy_positions(item: LogitsComparison, all_items: Iterable[LogitsComparis
     return (int(np.argmax(item.positions)),) if decoded else ()
 
 
-def _three_way_gap(phone: Sequence[LogitsComparison], graph: Sequence[LogitsComparison]) -> float | None:
-    """Median over positions of (graph SNR - phone SNR), the larger of the two phases; None without common positions."""
+def _three_way_gaps(phone: Sequence[LogitsComparison], graph: Sequence[LogitsComparison]) -> list[list[float]]:
+    """Graph SNR - phone SNR at every position that both have, one list per phase."""
     by_place = {
         (item.reference_id, item.prompt_id, item.phase, position): snr
         for item in graph
@@ -101,7 +103,7 @@ def _three_way_gap(phone: Sequence[LogitsComparison], graph: Sequence[LogitsComp
             reference = by_place.get((item.reference_id, item.prompt_id, item.phase, position))
             if reference is not None:
                 gaps.setdefault(item.phase, []).append(reference - snr)
-    return float(np.max([_median(values) for values in gaps.values()])) if gaps else None
+    return list(gaps.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,6 +167,34 @@ def test_a_window_without_a_finite_score_fails(make, runs, bad):
     assert verdict.status is Status.FAIL
 
 
+@pytest.mark.parametrize("field", ["relative_l2", "snr_db", "kl_nats", "reference_margin"])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("leg", [Leg.PHONE, Leg.GRAPH])
+def test_one_nan_in_a_comparison_never_gives_a_pass_of_what_it_is_in(make, runs, field, phase, leg):
+    """Limits that anything passes, for everything: only what the NaN is in may fail, and it must."""
+    items = [
+        logits(make, phase=p, leg=one, run_id="s-0" if one is Leg.PHONE else None, argmax=(0, 0, 0))
+        for p in ("prefill", "decode")
+        for one in (Leg.PHONE, Leg.GRAPH)
+    ]
+    items = [
+        dataclasses.replace(i, **{field: (*getattr(i, field)[:2], math.nan)}) if (i.phase, i.leg) == (phase, leg) else i
+        for i in items
+    ]
+    limits = [Limit(metric=n, minimum=-1e300, maximum=1e300, reason="t", date="2026-01-01") for n in METRICS]
+    verdict = judge_journal(Journal(runs=tuple(runs), logits=tuple(items)), limits, required=[Family.ACCURACY])
+    failed = {v.metric for v in verdict.verdicts if v.status is Status.FAIL}
+    expected = {
+        ("relative_l2", Leg.PHONE): {"relative_l2"},
+        ("kl_nats", Leg.PHONE): {"kl_nats_mean"},
+        ("reference_margin", Leg.PHONE): {"greedy_mismatch_max_margin"},
+        ("snr_db", Leg.PHONE): {"three_way_snr_gap_db", f"{phase}_snr_db"}
+        | ({"worst_decode_snr_db"} if phase == "decode" else set()),
+        ("snr_db", Leg.GRAPH): {"three_way_snr_gap_db"},
+    }.get((field, leg), set())
+    assert failed == expected
+
+
 def test_a_comparison_of_a_run_that_is_not_in_the_journal_counts_for_nothing(make, runs):
     journal = Journal(runs=tuple(runs), logits=(logits(make, run_id="elsewhere"), logits(make, run_id=None)))
     assert "decode_snr_db" not in by_metric(journal)
