@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from adbutils import AdbClient, AdbConnection, AdbError
+from adbutils import AdbConnection, AdbError
 from adbutils.errors import AdbTimeout
 
 from harness.device import sync
@@ -122,10 +122,6 @@ class Adb:
                 expected="an answer to host:devices-l",
                 next_step="name the port of an adb server (default 5037)",
             ) from exc
-
-    def client(self) -> AdbClient:
-        """adbutils' own client for the same server, for what this class does not wrap."""
-        return AdbClient(self.host, self.port)
 
     def device(self, transport: str) -> AdbDevice:
         return AdbDevice(self, transport)
