@@ -40,14 +40,14 @@ def cases(catalogue: Catalogue, settings: Settings, phones: PhoneList) -> Iterat
 
 
 def parametrize(metafunc: pytest.Metafunc, all_cases: Iterator[Case]) -> None:
-    """One test per case, marked with the SoC's marker; all tests of a case go to one xdist worker."""
+    """One test per case, marked with the SoC's marker."""
     metafunc.parametrize(
         "case",
         [
             pytest.param(
                 case,
                 id=case.id,
-                marks=[getattr(pytest.mark, BY_PART[case.cell.part].marker), pytest.mark.xdist_group(case.id)],
+                marks=[getattr(pytest.mark, BY_PART[case.cell.part].marker)],
             )
             for case in all_cases
         ],

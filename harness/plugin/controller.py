@@ -14,6 +14,7 @@ import pytest
 import harness
 from harness.errors import InfraError
 from harness.journal import JOURNAL_SCHEMA, JournalWriter, Session, read_journal
+from harness.plugin.case import cases
 from harness.plugin.conclusion import Conclusion, conclude
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList, PhoneRack, markers_asked_for
@@ -37,8 +38,6 @@ class Controller:
         catalogue = load_catalogue(settings.models)
         read_limits(settings.limits)
         workers = int(getattr(config.option, "numprocesses", None) or 0)
-        if workers and config.option.dist == "load":
-            config.option.dist = "loadgroup"
         if config.option.collectonly:
             phones = PhoneList(adb_host="", adb_port=0, phones=(), unusable=(), notes=(), lease_dir=None)
         else:
@@ -86,6 +85,16 @@ class Controller:
     def pytest_configure_node(self, node: Any) -> None:
         """xdist: every worker gets the same list, so that all collect the same tests."""
         node.workerinput["snapgate"] = self.share.to_json()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """With the default ``--dist load``: a case stays on one worker."""
+        if config.getoption("dist") != "load":
+            return None
+        from harness.plugin.scheduling import CaseScheduling
+
+        all_cases = cases(load_catalogue(self._settings.models), self._settings, self.share.phones)
+        return CaseScheduling(config, log, [case.id for case in all_cases])
 
     def pytest_report_header(self) -> list[str]:
         phones = self.share.phones
