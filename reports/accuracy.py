@@ -75,6 +75,7 @@ class MismatchRow:
     margin: Figure
 
 
+_PHONE_STYLES = (0, 2, 3, 4, 5)
 CLEAR_MARGIN = 0.1
 """fp32 logits: below this the model itself is undecided between its two best tokens."""
 
@@ -102,7 +103,8 @@ def _phone_row(journal: Journal, cell: Cell, measured: dict[str, Measurement]) -
         why = phone.reason or f"no {LEG_NAMES[leg]} scores of these windows in the journal"
         if item is None:
             return figure(None, unit, why=why)
-        return figure(item.value, unit, run_ids=ids, why=item.reason or why, interval=item.interval)
+        decimals = 3 if unit == "percent" else None
+        return figure(item.value, unit, run_ids=ids, why=item.reason or why, interval=item.interval, decimals=decimals)
 
     fp32, graph = measured.get("perplexity_fp32"), measured.get("perplexity_graph")
     both = fp32 is not None and graph is not None and fp32.value and graph.value is not None
@@ -175,7 +177,7 @@ def perplexity_over(scores: WindowScores, windows: frozenset[int]) -> tuple[floa
 def gap_figure(value: float | None, base: float | None) -> Figure:
     if value is None or not base:
         return figure(None, "percent", why="one of the two is not measured")
-    return figure(100 * (value / base - 1), "percent")
+    return figure(100 * (value / base - 1), "percent", decimals=3)
 
 
 def _unique(journal: Journal) -> tuple[LogitsComparison, ...]:
@@ -267,6 +269,7 @@ def mismatch_rows(journal: Journal, *, keep: int = 12) -> tuple[tuple[MismatchRo
 def snr_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     """Per cell and prompt: SNR over the position in the context, phone and host leg, prefill and decode."""
     sources = {run.run_id: run.source for run in journal.runs}
+    serials = {run.run_id: clean(run.device.serial) for run in journal.runs}
     groups: dict[tuple[Cell, str], list[LogitsComparison]] = {}
     for item in _unique(journal):
         if item.leg is not Leg.FP32 and item.positions:
@@ -274,17 +277,20 @@ def snr_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     charts = []
     for index, ((cell, prompt), items) in enumerate(groups.items()):
         series = []
+        n_phones = 0
         for (leg, run_id), parts in _by_leg(items).items():
+            style = 1 if leg is Leg.GRAPH else _PHONE_STYLES[n_phones % len(_PHONE_STYLES)]
+            n_phones += leg is Leg.PHONE
             points = sorted(
                 (position, snr) for part in parts for position, snr in zip(part.positions, part.snr_db, strict=True)
             )
             series.append(
                 Series(
-                    name=LEG_NAMES[leg],
+                    name=f"{LEG_NAMES[leg]} {serials.get(run_id or '', '')}".strip(),
                     x=tuple(float(position) for position, _ in points),
                     y=tuple(snr if abs(snr) < SNR_CAP_DB else None for _, snr in points),
                     run_id=None if run_id is None else clean(run_id),
-                    style=1 if leg is Leg.GRAPH else 0,
+                    style=style,
                 )
             )
         found = {sources[item.run_id] for item in items if item.run_id in sources}

@@ -84,8 +84,9 @@ class SeriesView:
     run_id: str | None
     style: int
     n: int
+    dots: bool
     path: str
-    """SVG path data; empty for a series of dots."""
+    """SVG path data: a line, or a mark of no length for each dot"""
     points: tuple[PointView, ...]
 
 
@@ -129,6 +130,8 @@ class Chart:
     bands: tuple[BandView, ...]
     band_kinds: tuple[str, ...]
     panels: tuple[PanelView, ...]
+    run_id: str | None
+    """The one run that every line comes from; None when there are several"""
     emulated: bool
     synthetic: bool
     data: dict[str, Any]
@@ -208,6 +211,7 @@ def draw(
     for panel in used:
         views.append(_panel(panel, top, place_x, x_label, x_unit, per_series))
         top += panel.height + _PANEL_GAP
+    run_ids = {series.run_id for panel in used for series in panel.series}
     ticks = nice_ticks(x_low, x_high, 8, whole=all(float(x).is_integer() for x in xs))
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     return Chart(
@@ -232,6 +236,7 @@ def draw(
         ),
         band_kinds=tuple(kind for kind in ("prefill", "decode", "warmup") if any(b.kind == kind for b in bands)),
         panels=tuple(views),
+        run_id=run_ids.pop() if len(run_ids) == 1 else None,
         emulated=emulated,
         synthetic=synthetic,
         data={
@@ -302,8 +307,8 @@ def _series(
             pen_down = False
             continue
         at_x, at_y = round(place_x(x), 1), round(place_y(y), 1)
-        path.append(f"{'L' if pen_down else 'M'}{at_x:g} {at_y:g}")
-        pen_down = True
+        path.append(f"{'L' if pen_down else 'M'}{at_x:g} {at_y:g}{'h0' if series.dots else ''}")
+        pen_down = not series.dots
         hover = f"{series.name}: {number(y, panel.unit)} {panel.unit} at {x_label} {number(x, decimals=_places(x))}"
         drawn.append((at_x, at_y, f"{hover} {x_unit}".rstrip()))
     keep = thinned(len(drawn), per_series)
@@ -312,7 +317,8 @@ def _series(
         run_id=series.run_id,
         style=series.style % N_STYLES,
         n=len(drawn),
-        path="" if series.dots else "".join(path),
+        dots=series.dots,
+        path="".join(path),
         points=tuple(PointView(x=drawn[i][0], y=drawn[i][1], hover=drawn[i][2]) for i in keep),
     )
 
@@ -362,8 +368,14 @@ class Timeline:
     data: dict[str, Any]
 
 
+def _took(milliseconds: float) -> str:
+    if milliseconds < 0.01:
+        return "< 0.01"
+    return number(milliseconds, decimals=1 if milliseconds >= 1 else 2)
+
+
 _ROW: Final = 22.0
-_NAME_WIDTH: Final = 118.0
+_NAME_WIDTH: Final = 178.0
 
 
 def timeline(
@@ -381,10 +393,10 @@ def timeline(
     views = []
     for row, bar in enumerate(bars):
         x, width = place(bar.start_ms), max(1.5, place(bar.end_ms) - place(bar.start_ms))
-        took = number(bar.end_ms - bar.start_ms, "ms")
+        took = _took(bar.end_ms - bar.start_ms)
         views.append(
             BarView(
-                name=bar.name,
+                name=(f"{bar.name} {bar.detail}" if bar.detail else bar.name)[:28],
                 y=_TOP + row * _ROW,
                 x=round(x, 1),
                 width=round(width, 1),

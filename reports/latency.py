@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.journal import Journal
 from harness.measure.metrics import LOAD_PHASES, METRICS, THERMAL_DOMAINS
-from harness.measure.timing import timing_of
+from harness.measure.timing import comparable_repetitions, timing_of
 from harness.record.run import Cell, RunRecord
 from harness.record.runner import Generation
 from harness.record.verdict import Measurement
@@ -191,10 +191,15 @@ def run_subtitle(run: RunRecord) -> str:
     return clean(f"{run.cell} · {run.workload} · {run.device.serial}")
 
 
+def speed_first(journal: Journal) -> list[RunRecord]:
+    """Runs that speed is taken from before runs that also wrote logits, which takes time."""
+    return sorted(journal.runs, key=lambda run: not comparable_repetitions(run.log.generations))
+
+
 def timelines(journal: Journal) -> tuple[Timeline, ...]:
     """The load phases of every run that left any."""
     charts = []
-    for index, run in enumerate(journal.runs):
+    for index, run in enumerate(speed_first(journal)):
         phases = sorted(run.log.phases, key=lambda phase: (phase.start_ns, phase.end_ns))
         origin = phases[0].start_ns if phases else 0
         chart = timeline(
@@ -226,7 +231,7 @@ def _generated(run: RunRecord) -> list[Generation]:
 def token_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     """Gap between tokens over the token's number, one line per repetition. Warm-ups are left out and counted."""
     charts = []
-    for index, run in enumerate(journal.runs):
+    for index, run in enumerate(speed_first(journal)):
         generations = _generated(run)
         gaps = [timing_of(g).itl_ms for g in generations]
         every_gap = [gap for line in gaps for gap in line]

@@ -199,11 +199,14 @@ def limit_text(limit: Limit | None, unit: str) -> str:
 def headroom(verdict: Verdict) -> float | None:
     """Distance from the nearest bound as a fraction of it (of 1 when it is 0); below 0 outside. None: no bound.
 
-    1 where the value is the only one allowed, or 0 of at most 0: it cannot be further inside.
+    1 where the value cannot be further inside: the only one allowed, 0 of at most 0, or a whole fraction.
     """
     if verdict.value is None or verdict.limit is None:
         return None
+    best = 1.0 if verdict.unit == "fraction" else None
     if verdict.value == verdict.limit.minimum == verdict.limit.maximum or verdict.value == verdict.limit.maximum == 0:
+        return 1.0
+    if verdict.value == best and verdict.limit.maximum is None:
         return 1.0
     rooms = []
     if verdict.limit.minimum is not None:

@@ -92,6 +92,7 @@ def render_html(
         page = template.render(
             view=view,
             anchors=view.anchors,
+            short=view.short,
             title=title,
             version=__version__,
             schema=REPORT_SCHEMA,

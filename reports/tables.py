@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -20,6 +22,16 @@ from reports.text import clean, counted, moment, number
 def anchor_of(run_id: str) -> str:
     """The id of a run's row in the page."""
     return "run-" + re.sub(r"[^A-Za-z0-9-]+", "-", run_id)
+
+
+def short_run_ids(run_ids: Sequence[str]) -> dict[str, str]:
+    """What is shown of each run id: its last part where the id is long and that part is nobody else's."""
+    tails = Counter(run_id.rpartition("-")[2] for run_id in run_ids)
+    short = {}
+    for run_id in run_ids:
+        tail = run_id.rpartition("-")[2]
+        short[run_id] = tail if len(run_id) > 14 and len(tail) >= 6 and tails[tail] == 1 else run_id
+    return short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +121,7 @@ class SelfCheckRow:
     run_id: str
     name: str
     outcome: str
-    """``passed``, ``refuted`` or ``not carried out``"""
+    """``holds``, ``does not hold`` or ``not carried out``"""
     detail: str
 
 
@@ -321,8 +333,8 @@ def condition_rows(journal: Journal) -> tuple[ConditionRow, ...]:
 
 
 def self_check_rows(journal: Journal) -> tuple[SelfCheckRow, ...]:
-    """Refuted ones first, then those that could not be carried out."""
-    words = {False: "refuted", None: "not carried out", True: "passed"}
+    """Those that do not hold first, then those that could not be carried out."""
+    words = {False: "does not hold", None: "not carried out", True: "holds"}
     order = [False, None, True]
     return tuple(
         SelfCheckRow(

@@ -115,20 +115,20 @@ def unit_name(unit: str) -> str:
 
 
 def number(value: float, unit: str = "", *, decimals: int | None = None) -> str:
-    """``value`` with the decimals usual for ``unit``; small values keep three significant digits; never an exponent
+    """``value`` with the decimals usual for ``unit``; what would vanish keeps two significant digits; never an exponent
     between 0.0001 and 10 million. From 10 000 on grouped by thin spaces; with a real minus sign."""
     if math.isnan(value):
         return "not a number"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     places = _DECIMALS.get(unit, 3) if decimals is None else decimals
-    if decimals is None and value != 0 and abs(value) < 10.0 ** (1 - places) and value != round(value, places):
+    if decimals is None and value != 0 and abs(value) < 10.0**-places:
         if abs(value) < 1e-4:
-            return f"{value:.2e}".replace("-", "−")
-        places = 2 - math.floor(math.log10(abs(value)))
-    text = f"{value:,.{places}f}".replace(",", "\u2009" if abs(value) >= 9999.5 else "")
+            return f"{value:.1e}".replace("-", "−")
+        places = 1 - math.floor(math.log10(abs(value)))
+    text = f"{value:,.{places}f}".replace(",", "\u202f" if abs(value) >= 9999.5 else "")
     if text.startswith("-"):
-        text = "−" + text[1:] if float(text.replace("\u2009", "")) != 0 else text[1:]
+        text = "−" + text[1:] if float(text.replace("\u202f", "")) != 0 else text[1:]
     return text
 
 

@@ -12,7 +12,7 @@ from harness.measure.timing import timing_of
 from harness.record.run import RunRecord
 from harness.record.vocabulary import Source
 from reports.chart import Band, Chart, Panel, Series, draw
-from reports.latency import run_subtitle
+from reports.latency import run_subtitle, speed_first
 from reports.overview import Figure, figure
 from reports.text import clean, number, unit_name
 
@@ -23,7 +23,7 @@ def thermal_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     """Temperatures by domain, the gaps between tokens and the clocks on one time axis. Of several sensors of a domain
     the one with the highest peak is drawn and the number of the others named."""
     charts = []
-    for index, run in enumerate(journal.runs):
+    for index, run in enumerate(speed_first(journal)):
         stamps = [ns for series in run.sensors for ns in series.monotonic_ns]
         if not stamps:
             continue
@@ -97,11 +97,9 @@ def _thermal_summary(lines: tuple[Series, ...]) -> str:
     parts = []
     for line in lines:
         known = [y for y in line.y if y is not None]
-        parts.append(
-            f"{line.name} {number(known[0], '°C')} → {number(known[-1], '°C')} °C, "
-            f"peak {number(max(known), '°C')} °C (n = {len(known)})"
-        )
-    return "; ".join(parts) + "." if parts else ""
+        first, peak = number(known[0], "°C"), number(max(known), "°C")
+        parts.append(f"{line.name.partition(':')[0]} {first} to {peak}")
+    return f"First reading and peak in °C: {', '.join(parts)}." if parts else ""
 
 
 def _gap_dots(run: RunRecord, origin: int) -> tuple[Series, ...]:
@@ -124,10 +122,10 @@ def _clocks(run: RunRecord, origin: int) -> tuple[Series, ...]:
             x=tuple((ns - origin) / 1e9 for ns in sensor.monotonic_ns),
             y=tuple(None if value is None else value / 1e9 for value in sensor.values),
             run_id=clean(run.run_id),
-            style=_DOMAIN_STYLE.get(sensor.domain, len(_DOMAIN_STYLE) - 1),
+            style=style,
         )
-        for sensor in run.sensors
-        if sensor.unit == "hz" and any(value is not None for value in sensor.values)
+        for style, sensor in enumerate(s for s in run.sensors if s.unit == "hz")
+        if any(value is not None for value in sensor.values)
     )[:4]
 
 

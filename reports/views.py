@@ -79,6 +79,8 @@ class ReportView:
     runs: tuple[RunRow, ...]
     anchors: dict[str, str]
     """Run id to the id of its row in the page"""
+    short: dict[str, str]
+    """Run id to what is shown of it where space is dear"""
     not_covered: tuple[NotCoveredRow, ...]
     verdicts: tuple[VerdictRow, ...]
     families: tuple[str, ...]
@@ -133,6 +135,7 @@ def report_view(
         overview=overview.overview(journal, verdict),
         runs=runs,
         anchors={run.run_id: run.anchor for run in runs},
+        short=tables.short_run_ids(tuple(run.run_id for run in runs)),
         not_covered=tables.not_covered_rows(journal),
         verdicts=verdicts,
         families=tuple(dict.fromkeys(row.family for row in verdicts)),
