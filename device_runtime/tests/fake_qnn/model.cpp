@@ -1,0 +1,123 @@
+#include "model.h"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace standin {
+namespace {
+
+// A tensor of the graph with its memory, read and written element by element.
+struct View {
+    const BinaryTensor* tensor = nullptr;
+    std::byte* data = nullptr;
+
+    std::uint32_t get(std::size_t index) const {
+        std::uint32_t raw = 0;
+        std::memcpy(&raw, data + index * tensor->element_bytes(), tensor->element_bytes());
+        return raw;
+    }
+
+    void set(std::size_t index, std::uint32_t raw) const {
+        std::memcpy(data + index * tensor->element_bytes(), &raw, tensor->element_bytes());
+    }
+
+    // The raw element that stands for 0.
+    std::uint32_t zero() const { return tensor->quantized ? static_cast<std::uint32_t>(-tensor->offset) : 0; }
+};
+
+View find(const std::vector<BinaryTensor>& tensors, const Memory& memory, const std::string& name) {
+    for (const BinaryTensor& tensor : tensors) {
+        if (tensor.name == name) {
+            return {&tensor, memory.at(name)};
+        }
+    }
+    throw std::out_of_range(name);
+}
+
+struct Layer {
+    View past_keys, past_values, keys, values;
+};
+
+} // namespace
+
+std::string compute(const Binary& binary, const BinaryGraph& graph, const Memory& memory, bool nan_logits) {
+    const View ids = find(graph.inputs, memory, "input_ids");
+    const View mask = find(graph.inputs, memory, "attention_mask");
+    const View cos = find(graph.inputs, memory, "position_ids_cos");
+    const View sin = find(graph.inputs, memory, "position_ids_sin");
+    const View logits = find(graph.outputs, memory, "logits");
+    const std::size_t n = graph.n_tokens;
+    const std::size_t context = mask.tensor->dims[3];
+    const std::size_t past = context - n;
+    const std::size_t pairs = cos.tensor->dims[3];
+    const std::size_t vocabulary = logits.tensor->dims[2];
+    const std::size_t n_layers = (graph.inputs.size() - 4) / 2;
+    std::vector<Layer> layers;
+    for (std::size_t i = 0; i < n_layers; ++i) {
+        const std::string key = "past_key_" + std::to_string(i);
+        const std::string value = "past_value_" + std::to_string(i);
+        layers.push_back({find(graph.inputs, memory, key + "_in"), find(graph.inputs, memory, value + "_in"),
+                          find(graph.outputs, memory, key + "_out"),
+                          find(graph.outputs, memory, value + "_out")});
+    }
+    const std::size_t heads = layers[0].keys.tensor->dims[0];
+    const std::size_t dim = layers[0].keys.tensor->dims[2];
+
+    for (std::size_t row = 0; row < n; ++row) {
+        const std::uint32_t id = ids.get(row);
+        if (id >= vocabulary) {
+            return "token id " + std::to_string(id) + " in row " + std::to_string(row);
+        }
+        const std::size_t c = cos.get(row * pairs);
+        const std::size_t s = sin.get(row * pairs);
+        for (std::size_t layer = 0; layer < n_layers; ++layer) {
+            for (std::size_t head = 0; head < heads; ++head) {
+                for (std::size_t d = 0; d < dim; ++d) {
+                    const std::size_t key = (3 * id + 5 * c + 7 * head + 11 * d + 13 * layer + 1) % 251;
+                    const std::size_t value = (2 * id + 17 * s + 19 * head + 23 * d + 29 * layer + 2) % 241;
+                    layers[layer].keys.set((head * dim + d) * n + row, static_cast<std::uint32_t>(key));
+                    layers[layer].values.set((head * n + row) * dim + d, static_cast<std::uint32_t>(value));
+                }
+            }
+        }
+    }
+    for (std::size_t row = 0; row < n; ++row) {
+        std::uint64_t sum = 0;
+        for (std::size_t column = 0; column < context; ++column) {
+            const std::uint32_t raw = mask.get(row * context + column);
+            const bool visible = raw == mask.zero();
+            if (!visible && raw != binary.masked_raw) {
+                return "mask element " + std::to_string(raw) + " at row " + std::to_string(row) + " column " +
+                       std::to_string(column);
+            }
+            for (const Layer& layer : layers) {
+                for (std::size_t head = 0; head < heads; ++head) {
+                    for (std::size_t d = 0; d < dim; ++d) {
+                        const bool is_past = column < past;
+                        const std::size_t own = column - past;
+                        const std::uint64_t key = is_past
+                                                      ? layer.past_keys.get((head * dim + d) * past + column)
+                                                      : layer.keys.get((head * dim + d) * n + own);
+                        const std::uint64_t value =
+                            is_past ? layer.past_values.get((head * past + column) * dim + d)
+                                    : layer.values.get((head * n + own) * dim + d);
+                        if (visible) {
+                            sum += key * value;
+                        } else if (is_past &&
+                                   (key != layer.past_keys.zero() || value != layer.past_values.zero())) {
+                            return "no padding in cache column " + std::to_string(column);
+                        }
+                    }
+                }
+            }
+        }
+        sum %= 65521;
+        for (std::size_t x = 0; x < vocabulary; ++x) {
+            const std::uint64_t logit = ((sum + 1) * (x + 1) * 31) % 31744;
+            logits.set(row * vocabulary + x, nan_logits ? 0x7E00 : static_cast<std::uint32_t>(logit));
+        }
+    }
+    return "";
+}
+
+} // namespace standin
