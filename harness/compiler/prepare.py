@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import math
 import platform
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,10 +18,10 @@ from harness.compiler.libraries import library_folder
 from harness.compiler.recipe import MASK_VALUE, Plan, check_plan, choose_kv
 from harness.compiler.reuse import find_reusable
 from harness.compiler.staging import publish, staging_folder
-from harness.errors import CheckpointError, HostError
+from harness.errors import HostError, UserError
 from harness.model.checkpoint import TOKENIZER, Checkpoint, load_checkpoint
 from harness.model.decoder import Decoder
-from harness.model.perplexity import Corpus, load_corpus, measure_perplexity
+from harness.model.perplexity import Corpus, load_corpus, measure_perplexity, read_text
 from harness.model.reference import ENGINE, CpuGraph, reference_file
 from harness.model.rope import rope_file_bytes
 from harness.record.artifact import (
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 HELDOUT_NAME: Final = "heldout.txt"
+MAX_GRAPH_RUNS: Final = 2000
+"""Bounds the time of one perplexity figure: with a prefill of a few tokens, fewer windows are measured."""
+MIN_WINDOWS: Final = 8
 _TOOLS: Final = ("onnxruntime", "onnxruntime-qnn", "onnx", "numpy", "tokenizers")
 
 
@@ -75,8 +79,10 @@ def prepare(
     plan = Plan(soc=soc, precision=precision, kv=kv, context_length=context, prefill_tokens=prefill, rmsnorm=rmsnorm)
     check_plan(plan, source.facts)
     corpus = _corpus(source, heldout, context)
+    if calibration is not None:
+        read_text(calibration)
     if corpus is not None and calibration is not None and sha256_of(calibration) == corpus.sha256:
-        raise CheckpointError(
+        raise UserError(
             "the calibration text is the held-out text",
             found=str(calibration),
             expected="text that perplexity is not measured on",
@@ -138,8 +144,12 @@ class _Work:
         """The perplexity of one graph as a tuple of one, or nothing where there is no held-out text."""
         if self.corpus is None:
             return ()
-        self.progress(f"perplexity of {graph} over {len(self.corpus.windows)} windows")
-        figure = measure_perplexity(decoder, self.corpus, engine=ENGINE, graph=graph, progress=self.progress)
+        runs_per_window = math.ceil(len(self.corpus.windows[0]) / self.plan.prefill_tokens)
+        n_windows = min(len(self.corpus.windows), max(MIN_WINDOWS, MAX_GRAPH_RUNS // runs_per_window))
+        self.progress(f"perplexity of {graph} over {n_windows} windows")
+        figure = measure_perplexity(
+            decoder, self.corpus, engine=ENGINE, graph=graph, windows=range(n_windows), progress=self.progress
+        )
         self.progress(f"perplexity of {graph}: {figure.perplexity:.4f} over {figure.n_windows} windows, {ENGINE}")
         return (figure,)
 

@@ -112,7 +112,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     _require(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as exc:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as exc:
         raise CheckpointError(
             f"{path} is damaged", found=str(exc), expected="JSON", next_step="fetch the checkpoint again"
         ) from exc
@@ -143,6 +143,14 @@ class _Options:
         if type(value) not in (int, float) or value is None or not value > 0:
             raise self.wrong(key, "a positive number")
         return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if type(value) is not bool:
+            raise self.wrong(key, "true or false")
+        return value
 
     def wrong(self, key: str, expected: str) -> CheckpointError:
         return CheckpointError(
@@ -235,7 +243,7 @@ def _facts(folder: Path, config: _Options, generation: _Options, architecture: A
         max_context=config.positive_int("max_position_embeddings"),
         rope_theta=_rope_theta(config, architecture),
         rms_norm_eps=config.positive_float("rms_norm_eps", 1e-6),
-        tied_embeddings=bool(config.values.get("tie_word_embeddings", False)),
+        tied_embeddings=config.flag("tie_word_embeddings", False),
         bos_id=bos[0] if bos else None,
         eos_ids=eos,
         n_parameters=0,

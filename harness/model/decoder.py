@@ -108,6 +108,8 @@ class Decoder:
         Ties go to the lowest id. Stops after ``n_gen`` choices, after an end token (kept), or at a full context.
         With ``forced``, its ids are fed instead of the choices and end tokens do not stop it.
         """
+        if forced and len(forced) < n_gen - 1:
+            raise UserError("too few forced tokens", found=str(len(forced)), expected=f"{n_gen - 1} for n_gen {n_gen}")
         self.reset()
         rows = [self.extend(tokens, step_with=step_with)]
         chosen = [int(np.argmax(rows[-1][-1]))] if n_gen > 0 else []
@@ -137,6 +139,8 @@ class Decoder:
         return smallest
 
     def _check(self, tokens: Sequence[int]) -> None:
+        if not tokens:
+            raise UserError("the prompt is empty", found="0 tokens", expected="at least 1")
         if self.n_cached + len(tokens) > self.context_length:
             raise UserError(
                 "the prompt is longer than the context",
@@ -174,8 +178,8 @@ class Decoder:
             SIN: encode(self._sin[None, None, start : start + n_graph], specs[SIN]),
         }
         for layer in range(self.facts.n_layers):
-            feed[past_key_in(layer)] = np.ascontiguousarray(self._keys[layer][..., :past])
-            feed[past_value_in(layer)] = np.ascontiguousarray(self._values[layer][:, :, :past])
+            feed[past_key_in(layer)] = self._keys[layer][..., :past].copy()
+            feed[past_value_in(layer)] = self._values[layer][:, :, :past].copy()
         outputs = self._runners[n_graph].run(feed)
         end = start + n_real
         for layer in range(self.facts.n_layers):

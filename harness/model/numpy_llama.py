@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from harness.model.architecture import Role
 from harness.model.checkpoint import Checkpoint
@@ -18,12 +18,12 @@ from harness.model.checkpoint import Checkpoint
 Array = NDArray[Any]
 
 
-def numpy_logits(checkpoint: Checkpoint, tokens: Sequence[int], dtype: DTypeLike = np.float64) -> Array:
-    """Logits (n_tokens, vocabulary) of one sequence, computed in ``dtype``. Tensors are read one layer at a time."""
+def numpy_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> Array:
+    """Logits (n_tokens, vocabulary) of one sequence, computed in float64. Tensors are read one layer at a time."""
     facts = checkpoint.facts
 
     def weight(role: Role, layer: int | None = None) -> Array:
-        return checkpoint.weight(role, layer).astype(dtype)
+        return checkpoint.weight(role, layer).astype(np.float64)
 
     def rms_norm(x: Array, gamma: Array) -> Array:
         rms: Array = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + facts.rms_norm_eps)
@@ -41,7 +41,7 @@ def numpy_logits(checkpoint: Checkpoint, tokens: Sequence[int], dtype: DTypeLike
     def rotate(x: Array) -> Array:
         """Pairs (i, i + half) as complex numbers, turned by position * frequency."""
         turned = (x[..., :half] + 1j * x[..., half:]) * turn
-        return np.concatenate([turned.real, turned.imag], axis=-1).astype(dtype)
+        return np.concatenate([turned.real, turned.imag], axis=-1)
 
     hidden = weight(Role.EMBEDDING)[np.asarray(tokens)]
     visible = np.tril(np.ones((n, n), dtype=bool))
