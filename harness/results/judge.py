@@ -21,6 +21,7 @@ a required family and a cell that did not run are always required. The worst req
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -171,16 +172,11 @@ def _missing(
     reason = f"not measured: {cause}" if cause else "nothing was measured"
     for name, limit in limits.items():
         if METRICS[name].family in required and name not in present:
-            verdict = not_measured(name, cell, status, reason, source=source)
-            yield _with_limit(verdict, limit)
+            yield dataclasses.replace(not_measured(name, cell, status, reason, source=source), limit=limit)
     limited = {METRICS[name].family for name in limits}
     for family in sorted(required):
         if family not in limited and not any(METRICS[name].family is family for name in present):
             yield not_measured(HEADLINE[family], cell, status, f"{reason} of {family}", source=source)
-
-
-def _with_limit(verdict: Verdict, limit: Limit) -> Verdict:
-    return Verdict(**{name: getattr(verdict, name) for name in Verdict.__slots__ if name != "limit"}, limit=limit)
 
 
 def _status(m: Measurement, limit: Limit | None) -> tuple[Status, str]:
