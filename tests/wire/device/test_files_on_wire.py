@@ -141,8 +141,9 @@ def test_what_a_dead_run_left_is_cleared_and_the_store_stays(device: AdbDevice, 
     run = store.make_run_folder("dead", [file])
     half = ROOT / "store" / file.sha256 / ".x.0123.part"
     started = device.script(
-        'cp /bin/sleep "$1/snapgate-runner"; cd "$1"; ./snapgate-runner 300 >/dev/null 2>&1 & echo $! > "$1/pid";'
-        ' echo half > "$2"; cat "$1/pid"',
+        'cp /system/bin/sh "$1/snapgate-runner"; cd "$1"; echo half > "$2"\n'
+        './snapgate-runner -c "while :; do sleep 1; done" >/dev/null 2>&1 &\n'
+        'echo $! > "$1/pid"; cat "$1/pid"',
         run,
         half,
         what="leave a run behind",
