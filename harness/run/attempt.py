@@ -105,12 +105,12 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
     try:
         plan.progress(f"running {workload.name} of {artifact.manifest.name} on phone {phone.facts.serial}")
         result = process.run(deadline_s=workload.deadline_s, stall_s=workload.stall_s, progress=plan.progress)
-        _refuse_reboot(phone, attempt.boot_id)
+        refuse_reboot(phone, attempt.boot_id)
     except PhoneLostError:
         raise
     except InfraError as exc:
         # A broken connection or a stall is also what a reboot looks like from here.
-        _refuse_reboot(phone, attempt.boot_id, cause=exc)
+        refuse_reboot(phone, attempt.boot_id, cause=exc)
         raise
     finally:
         recorder.stop()
@@ -147,7 +147,7 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
         phone.store.forget(plan.files)
 
 
-def _refuse_reboot(phone: LeasedPhone, boot_id: str, cause: InfraError | None = None) -> None:
+def refuse_reboot(phone: LeasedPhone, boot_id: str, cause: InfraError | None = None) -> None:
     """Raise ``PhoneLostError`` if the phone booted since ``boot_id`` was read. Unreachable is not rebooted."""
     try:
         now = read_boot_id(phone.device)

@@ -15,12 +15,13 @@ from harness.compiler.prepare import prepare
 from harness.device.adb import AdbDevice
 from harness.device.phone import LeasedPhone
 from harness.device.store import ROOT
-from harness.errors import ArtifactError, UserError
+from harness.errors import ArtifactError, PhoneLostError, TransferError, UserError
 from harness.journal import JournalWriter, read_journal
 from harness.record.artifact import Artifact, sha256_of
 from harness.record.job import Logits, Prompt
 from harness.record.run import RunRecord
 from harness.record.vocabulary import Source, Status
+from harness.run.attempt import refuse_reboot
 from harness.run.execute import execute
 from harness.run.workload import Workload
 from harness.soc import Precision, find_soc
@@ -214,6 +215,15 @@ def test_a_reboot_in_mid_run_is_tried_once_more_and_the_record_says_why(
     assert record.retried_because.startswith("PhoneLostError: ")
     assert len(record.log.generations) == 1
     assert journalled(results) == (record,)
+
+
+def test_another_boot_id_is_a_reboot_and_explains_a_broken_connection(phone: LeasedPhone) -> None:
+    broken = TransferError("the connection failed")
+    refuse_reboot(phone, phone.facts.boot_id, cause=broken)
+    with pytest.raises(PhoneLostError, match="rebooted during the run") as caught:
+        refuse_reboot(phone, "00000000-0000-0000-0000-000000000000", cause=broken)
+    assert caught.value.found == f"boot id {phone.facts.boot_id}"
+    assert caught.value.__cause__ is broken
 
 
 def test_a_file_damaged_in_the_store_is_pushed_again_and_the_run_succeeds(
