@@ -51,10 +51,19 @@ class NotCovered:
     reason: str
 
 
-Entry = Session | RunRecord | ReferenceFacts | LogitsComparison | WindowScores | SelfCheck | NotCovered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the session set out to run, written before anything runs. A planned cell without a run is not covered."""
+
+    session_id: str
+    cells: tuple[Cell, ...]
+
+
+Entry = Session | Plan | RunRecord | ReferenceFacts | LogitsComparison | WindowScores | SelfCheck | NotCovered
 
 _KINDS: dict[str, type[Entry]] = {
     "session": Session,
+    "plan": Plan,
     "run": RunRecord,
     "reference": ReferenceFacts,
     "logits": LogitsComparison,
@@ -90,6 +99,7 @@ class Journal:
     """Everything of one or more sessions, in order of the files' names and lines."""
 
     sessions: tuple[Session, ...] = ()
+    plans: tuple[Plan, ...] = ()
     runs: tuple[RunRecord, ...] = ()
     references: tuple[ReferenceFacts, ...] = ()
     logits: tuple[LogitsComparison, ...] = ()
@@ -122,6 +132,7 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
 
     return Journal(
         sessions=of(Session),
+        plans=of(Plan),
         runs=of(RunRecord),
         references=of(ReferenceFacts),
         logits=of(LogitsComparison),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -11,7 +11,6 @@ from harness.plugin.options import Settings, Spread
 from harness.plugin.phones import PhoneList
 from harness.record.run import Cell
 from harness.soc import BY_PART
-from harness.spec.models import Catalogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +27,9 @@ class Case:
         return name if self.serial is None else f"{name}-{self.serial}"
 
 
-def cases(catalogue: Catalogue, settings: Settings, phones: PhoneList) -> Iterator[Case]:
+def cases(cells: Iterable[Cell], settings: Settings, phones: PhoneList) -> Iterator[Case]:
     """Every cell once, or with ``--spread each`` once per matching phone. A cell without a phone stays, to be named."""
-    for cell in catalogue.cells():
+    for cell in cells:
         matching = phones.matching(cell.part) if settings.spread is Spread.EACH else ()
         if matching:
             for phone in matching:

@@ -29,7 +29,12 @@ class Conclusion:
 
 def conclude(journal: Journal, settings: Settings) -> Conclusion:
     """Judge the session's journal and write the report to the results folder."""
-    verdict = judge_journal(journal, read_limits(settings.limits), required=settings.required, release=settings.release)
+    verdict = judge_journal(
+        journal,
+        read_limits(settings.limits),
+        required=None if settings.journal else settings.required,
+        release=settings.release,
+    )
     written = write_all(settings.results, journal, verdict, manifests_of(journal, settings.artifacts))
     return Conclusion(verdict=verdict, lines=tuple(_lines(verdict, written)))
 

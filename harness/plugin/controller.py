@@ -17,10 +17,13 @@ from harness.journal import JOURNAL_SCHEMA, JournalWriter, Session, read_journal
 from harness.plugin.case import cases
 from harness.plugin.conclusion import Conclusion, conclude
 from harness.plugin.options import Settings
-from harness.plugin.phones import PhoneList, PhoneRack, markers_asked_for
+from harness.plugin.phones import NO_PHONES, PhoneList, PhoneRack, markers_asked_for
+from harness.plugin.replay import cells_of
 from harness.plugin.share import Share
+from harness.record.run import Cell
 from harness.record.vocabulary import EXIT_CODES, Status
-from harness.results.gate import read_limits
+from harness.results.gate import read_limits, read_session
+from harness.soc import BY_PART
 from harness.spec.models import load_catalogue
 
 _VIRTUAL_PER_SOC_AT_MOST = 4
@@ -35,26 +38,33 @@ class Controller:
         self._rack = PhoneRack()
         self._conclusion: Conclusion | None = None
         self._broken: list[str] = []
-        catalogue = load_catalogue(settings.models)
         read_limits(settings.limits)
-        workers = int(getattr(config.option, "numprocesses", None) or 0)
-        if config.option.collectonly:
-            phones = PhoneList(adb_host="", adb_port=0, phones=(), unusable=(), notes=(), lease_dir=None)
-        else:
-            markers = markers_asked_for(config.option.markexpr, (name for m in catalogue.models for name in m.socs))
-            per_soc = min(max(1, workers), _VIRTUAL_PER_SOC_AT_MOST)
-            phones = self._rack.find(settings, markers, per_soc, self._say)
-            if settings.require_device and not any(not phone.virtual for phone in phones.phones):
-                raise InfraError(
-                    "no real phone, and --require-device was given",
-                    found="; ".join(phones.unusable) or "nothing attached",
-                    expected="at least one usable phone",
-                    next_step="attach one, allow USB debugging on it, and look at `snapgate devices`",
-                )
-        started = datetime.now(UTC)
-        self.share = Share(session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}", phones=phones)
-        if not config.option.collectonly:
-            self._write_session(started)
+        self._cells = cells_of_run(settings)
+        self._live = settings.journal is None and not config.option.collectonly
+        try:
+            phones = self._find_phones() if self._live else NO_PHONES
+            started = datetime.now(UTC)
+            self.share = Share(session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}", phones=phones)
+            if self._live:
+                self._write_session(started)
+        except BaseException:
+            self._rack.close()
+            raise
+
+    def _find_phones(self) -> PhoneList:
+        option = self._config.option
+        markers = markers_asked_for(option.markexpr, (BY_PART[cell.part].marker for cell in self._cells))
+        workers = int(getattr(option, "numprocesses", None) or 0)
+        per_soc = min(max(1, workers), _VIRTUAL_PER_SOC_AT_MOST)
+        phones = self._rack.find(self._settings, markers, per_soc, self._say)
+        if self._settings.require_device and not any(not phone.virtual for phone in phones.phones):
+            raise InfraError(
+                "no real phone, and --require-device was given",
+                found="; ".join(phones.unusable) or "nothing attached",
+                expected="at least one usable phone",
+                next_step="attach one, allow USB debugging on it, and look at `snapgate devices`",
+            )
+        return phones
 
     def _say(self, text: str) -> None:
         reporter = self._config.pluginmanager.getplugin("terminalreporter")
@@ -93,7 +103,7 @@ class Controller:
             return None
         from harness.plugin.scheduling import CaseScheduling
 
-        all_cases = cases(load_catalogue(self._settings.models), self._settings, self.share.phones)
+        all_cases = cases(self._cells, self._settings, self.share.phones)
         return CaseScheduling(config, log, [case.id for case in all_cases])
 
     def pytest_report_header(self) -> list[str]:
@@ -120,7 +130,10 @@ class Controller:
             pytest.ExitCode.NO_TESTS_COLLECTED,
         ):
             return
-        journal = read_journal(self._settings.results / "journal", session_id=self.share.session_id)
+        if self._settings.journal is not None:
+            journal, _ = read_session(self._settings.journal)
+        else:
+            journal = read_journal(self._settings.results / "journal", session_id=self.share.session_id)
         self._conclusion = conclude(journal, self._settings)
         status = self._conclusion.verdict.status
         if self._broken and status is Status.PASS:
@@ -139,6 +152,13 @@ class Controller:
 
     def pytest_unconfigure(self) -> None:
         self._rack.close()
+
+
+def cells_of_run(settings: Settings) -> tuple[Cell, ...]:
+    """The cells there are: those of the model catalogue, or those of the journal that is judged again."""
+    if settings.journal is not None:
+        return cells_of(read_session(settings.journal)[0])
+    return load_catalogue(settings.models).cells()
 
 
 def versions() -> dict[str, str]:

@@ -6,18 +6,19 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-from harness.errors import InfraError, SnapGateError
+from harness.errors import SnapGateError
+from harness.journal import JournalWriter, Plan
 from harness.plugin.case import Case, cases, parametrize
-from harness.plugin.controller import Controller
+from harness.plugin.controller import Controller, cells_of_run
 from harness.plugin.lab import Lab
 from harness.plugin.options import add_options, read_settings, suites_asked_for
 from harness.plugin.outcomes import as_error_if_infra, settle
+from harness.plugin.replay import ReplayLab
 from harness.plugin.share import Share
+from harness.results.gate import read_limits, read_session
 from harness.soc import SOCS
-from harness.spec.models import load_catalogue
 
 _SHARE = pytest.StashKey[Share]()
-_LAB = pytest.StashKey[Lab]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", f"{soc.marker}: runs on {soc.marketing_name} ({soc.part}, HTP v{soc.htp_arch})"
         )
-    if not suites_asked_for(config) or (config.option.collectonly and config.option.help):
+    if config.option.help or not suites_asked_for(config):
         return
     settings = read_settings(config)
     workerinput = getattr(config, "workerinput", None)
@@ -40,10 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
             controller = Controller(config, settings)
             config.pluginmanager.register(controller, "snapgate-controller")
             share = controller.share
-    except InfraError as exc:
-        pytest.exit(str(exc), returncode=exc.exit_code)
     except SnapGateError as exc:
-        raise pytest.UsageError(str(exc)) from exc
+        pytest.exit(f"error: {exc}", returncode=exc.exit_code)
     config.stash[_SHARE] = share
 
 
@@ -56,21 +55,51 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             "a test of models on phones needs SnapGate switched on; next step: pytest --snapgate ..."
         )
     settings = read_settings(metafunc.config)
-    parametrize(metafunc, cases(load_catalogue(settings.models), settings, share.phones))
+    parametrize(metafunc, cases(cells_of_run(settings), settings, share.phones))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Journal what is planned, before anything runs. Workers collect the same tests, so the first speaks for all."""
+    config = session.config
+    share = config.stash.get(_SHARE, None)
+    if share is None or config.option.collectonly:
+        return
+    settings = read_settings(config)
+    worker = worker_of(config)
+    distributes = worker == "main" and bool(getattr(config.option, "numprocesses", None))
+    if settings.journal is not None or distributes or worker not in ("main", "gw0"):
+        return
+    parameters = (item.callspec.params for item in session.items if isinstance(item, pytest.Function))
+    planned = [case.cell for case in (p.get("case") for p in parameters) if isinstance(case, Case)]
+    writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
+    writer.append(Plan(session_id=share.session_id, cells=tuple(dict.fromkeys(planned))))
+    writer.close()
+
+
+def worker_of(config: pytest.Config) -> str:
+    """``gw0`` and so on in xdist's workers, ``main`` elsewhere."""
+    name: str = getattr(config, "workerinput", {}).get("workerid", "main")
+    return name
 
 
 @pytest.fixture(scope="session")
-def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab | ReplayLab]:
     """The lab as this process sees it: artifacts, phones, runs and comparisons, each made once."""
     config = request.config
-    worker = getattr(config, "workerinput", {}).get("workerid", "main")
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with Lab(read_settings(config), config.stash[_SHARE], worker=worker, capture=capture) as made:
+    settings = read_settings(config)
+    made: Lab | ReplayLab
+    if settings.journal is not None:
+        journal, _ = read_session(settings.journal)
+        made = ReplayLab(journal, read_limits(settings.limits), release=settings.release)
+    else:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        made = Lab(settings, config.stash[_SHARE], worker=worker_of(config), capture=capture)
+    with made:
         yield made
 
 
 @pytest.fixture
-def verdict(lab: Lab, case: Case, record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+def verdict(lab: Lab | ReplayLab, case: Case, record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """``verdict("decode_snr_db")`` judges that metric of the case from what is in the journal, and ends the test so."""
 
     def judge_metric(metric: str) -> None:

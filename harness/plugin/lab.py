@@ -27,6 +27,7 @@ from harness.plugin.accuracy import (
 from harness.plugin.case import Case
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList
+from harness.plugin.replay import pick
 from harness.plugin.share import Share
 from harness.pool.local import acquire
 from harness.record.artifact import Artifact, load_artifact
@@ -99,10 +100,7 @@ class Lab:
             self_checks=tuple(e for e in entries if isinstance(e, SelfCheck)),
         )
         judged = judge_journal(journal, self._limits, required=self._settings.required)
-        for verdict in judged.verdicts:
-            if verdict.metric == metric and verdict.cell == case.cell:
-                return verdict
-        return not_measured(metric, case.cell, Status.NOT_COVERED, "nothing was measured")
+        return pick(judged, case, metric)
 
     def _once(self, case: Case, name: str, make: Callable[[Case], RunRecord]) -> RunRecord:
         if case in self._not_covered:

@@ -38,6 +38,8 @@ class Settings:
     artifacts: Path
     models: Path
     limits: Path
+    journal: Path | None
+    """Judge this stored journal instead of running"""
 
     @property
     def required(self) -> frozenset[Family]:
@@ -79,6 +81,13 @@ def add_options(parser: pytest.Parser) -> None:
         "--models", type=Path, default=None, metavar="FILE", help="model catalogue (default: models/catalogue.toml)"
     )
     group.addoption("--limits", type=Path, default=None, metavar="FILE", help="limits (default: suites/limits.toml)")
+    group.addoption(
+        "--journal",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="judge this stored journal; nothing runs, no phone is used",
+    )
     group.addoption("--snapgate", action="store_true", help="take part even if no test below suites/ was asked for")
 
 
@@ -86,6 +95,7 @@ def read_settings(config: pytest.Config) -> Settings:
     root = config.rootpath
     models: Path | None = config.getoption("--models")
     limits: Path | None = config.getoption("--limits")
+    journal: Path | None = config.getoption("--journal")
     return Settings(
         phones=PhoneChoice(config.getoption("--phones")),
         require_device=config.getoption("--require-device"),
@@ -97,6 +107,7 @@ def read_settings(config: pytest.Config) -> Settings:
         artifacts=Path(config.getoption("--artifacts")).resolve(),
         models=(models or root / "models" / "catalogue.toml").resolve(),
         limits=(limits or root / "suites" / "limits.toml").resolve(),
+        journal=None if journal is None else journal.resolve(),
     )
 
 

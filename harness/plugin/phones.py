@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harness.errors import HostError
 from harness.plugin.options import PhoneChoice, Settings
@@ -42,6 +42,9 @@ class PhoneList:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PhoneList:
         return from_json(data, cls, name="phone list of the controller")
+
+
+NO_PHONES: Final = PhoneList(adb_host="", adb_port=0, phones=(), unusable=(), notes=(), lease_dir=None)
 
 
 class PhoneRack:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.journal import Journal
+from harness.journal import Journal, NotCovered
 from harness.measure import selfcheck
 from harness.measure.memory import peak_rss_bytes
 from harness.measure.metrics import LOAD_PHASES, METRICS, THERMAL_DOMAINS
@@ -313,7 +313,19 @@ def _runs_completed(group: _Group) -> Measurement:
 def _not_covered(journal: Journal) -> Iterable[Measurement]:
     """Cells that were asked for and did not run: ``runs_completed`` without a value."""
     source = session_source(journal) or Source.PHONE
-    for item in journal.not_covered:
+    met = {run.cell for run in journal.runs} | {item.cell for item in journal.not_covered}
+    cut_short = [
+        NotCovered(
+            session_id=plan.session_id,
+            cell=cell,
+            status=Status.NOT_COVERED,
+            reason="planned, but never ran: the session was cut short",
+        )
+        for plan in journal.plans
+        for cell in plan.cells
+        if cell not in met
+    ]
+    for item in (*journal.not_covered, *cut_short):
         yield Measurement(
             metric="runs_completed",
             cell=item.cell,
