@@ -74,13 +74,11 @@ class WorkerRequest:
     """Exactly one of the fields is given."""
 
     compile: CompileRequest | None = None
-    describe: str | None = None
     execute: ExecuteRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAnswer:
     compiled: CompileAnswer | None = None
-    described: BinaryFacts | None = None
     executed: bool = False
     failure: Failure | None = None

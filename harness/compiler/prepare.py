@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import harness
+from harness import __version__
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, compile_graph
 from harness.compiler.libraries import library_folder
 from harness.compiler.recipe import MASK_VALUE, Plan, check_plan, choose_kv
@@ -301,7 +301,7 @@ def _corpus(source: Checkpoint, heldout: Path | None, context: int) -> Corpus | 
 
 def _tools() -> dict[str, str]:
     versions = {name: importlib.metadata.version(name) for name in _TOOLS}
-    return {"snapgate": harness.__version__, "python": platform.python_version(), **versions}
+    return {"snapgate": __version__, "python": platform.python_version(), **versions}
 
 
 def _require_onnx() -> None:

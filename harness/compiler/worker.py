@@ -69,8 +69,6 @@ def _execute(request: ExecuteRequest) -> None:
 def answer(request: WorkerRequest) -> WorkerAnswer:
     if request.compile is not None:
         return WorkerAnswer(compiled=_compile(request.compile))
-    if request.describe is not None:
-        return WorkerAnswer(described=read_binary(Path(request.describe), library_folder() / "libQnnSystem.so"))
     if request.execute is not None:
         _execute(request.execute)
         return WorkerAnswer(executed=True)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.compiler.recipe import Plan, check_plan, choose_kv, kv8_cost
+from harness.errors import UserError
+from harness.record.artifact import ModelFacts, PerplexityFigure
+from harness.soc import KvPrecision, Precision, find_soc
+
+FACTS = ModelFacts(
+    name="some-model",
+    architecture="LlamaForCausalLM",
+    n_layers=1,
+    hidden_size=4,
+    intermediate_size=4,
+    n_heads=1,
+    n_kv_heads=1,
+    head_dim=2,
+    vocab_size=5,
+    max_context=128,
+    rope_theta=100.0,
+    rms_norm_eps=1e-5,
+    tied_embeddings=True,
+    bos_id=0,
+    eos_ids=(4,),
+    n_parameters=0,
+)
+
+
+def plan(**changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "soc": find_soc("gen3"),
+        "precision": Precision.W8A16,
+        "kv": None,
+        "context_length": 128,
+        "prefill_tokens": 32,
+        "rmsnorm": "operator",
+        **changes,
+    }
+    return Plan(**values)
+
+
+def figures(**perplexities: float) -> tuple[PerplexityFigure, ...]:
+    return tuple(
+        PerplexityFigure(engine="e", graph=graph, perplexity=value, n_windows=1, n_scored_tokens=255, corpus_sha256="c")
+        for graph, value in perplexities.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"context_length": 129}, "found: 129; expected: 2 to 128"),
+        ({"context_length": 1}, "found: 1; expected: 2 to 128"),
+        ({"prefill_tokens": 0}, "found: 0; expected: 1 to 127"),
+        ({"prefill_tokens": 128}, "found: 128; expected: 1 to 127"),
+        ({"rmsnorm": "fused"}, "unknown RMSNorm form; found: fused; expected: operator or basic"),
+        ({"kv": KvPrecision.KVFP16}, "KV precision kvfp16 does not go with w8a16"),
+        ({"precision": Precision.FP16, "kv": KvPrecision.KV8}, "KV precision kv8 does not go with fp16"),
+        ({"precision": Precision.FP16, "soc": find_soc("gen1")}, "fp16 does not run on Snapdragon 8 Gen 1"),
+    ],
+)
+def test_a_plan_that_cannot_work_is_refused_before_any_work(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_plan(plan(**changes), FACTS)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"context_length": 2, "prefill_tokens": 1}, {"prefill_tokens": 127}, {"kv": KvPrecision.KV16}]
+)
+def test_a_plan_that_works_is_taken(changes: dict[str, Any]) -> None:
+    check_plan(plan(**changes), FACTS)
+
+
+def test_a_prefill_of_one_token_needs_one_graph() -> None:
+    assert plan(prefill_tokens=1).graph_sizes == (1,)
+    assert plan(prefill_tokens=32).graph_sizes == (32, 1)
+
+
+def test_kv8_is_chosen_up_to_a_tenth_of_a_percent_of_perplexity() -> None:
+    assert choose_kv(plan(), figures(kv16=10.0, kv8=10.01))[0] is KvPrecision.KV8
+    assert choose_kv(plan(), figures(kv16=10.0, kv8=10.011))[0] is KvPrecision.KV16
+
+
+def test_the_reason_states_the_cost_and_the_limit() -> None:
+    assert choose_kv(plan(), figures(kv16=10.0, kv8=10.02))[1] == (
+        "kv8 costs +0.20% perplexity against kv16, the limit is +0.10%"
+    )
+
+
+def test_what_was_asked_for_is_built_and_its_cost_still_stated() -> None:
+    chosen, reason = choose_kv(plan(kv=KvPrecision.KV8), figures(kv16=10.0, kv8=11.0))
+    assert chosen is KvPrecision.KV8
+    assert reason == "as asked; kv8 costs +10.00% perplexity against kv16"
+
+
+def test_without_held_out_text_kv8_is_the_default_and_its_cost_unknown() -> None:
+    chosen, reason = choose_kv(plan(), ())
+    assert chosen is KvPrecision.KV8
+    assert "not measured" in reason
+    assert kv8_cost(figures(fp32=10.0, kv16=10.0)) is None
+
+
+def test_fp16_has_one_kv_precision() -> None:
+    assert choose_kv(plan(precision=Precision.FP16), ())[0] is KvPrecision.KVFP16
