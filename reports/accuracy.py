@@ -303,7 +303,7 @@ def snr_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
             x_label="position in the context",
             x_unit="",
             panels=(Panel(label="signal-to-noise ratio", unit="dB", series=tuple(series[:8]), height=190.0),),
-            bands=(Band(start=min(decode), end=max(decode), label="decode", kind="decode"),) if decode else (),
+            bands=(Band(start=min(decode), end=max(decode), kind="decode"),) if decode else (),
             hover_points=hover_points,
             emulated=False,
             synthetic=Source.SYNTHETIC in found,

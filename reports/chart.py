@@ -7,7 +7,7 @@ own view box; every text beside a point is made here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,9 +16,11 @@ from reports.text import number
 WIDTH: Final = 600.0
 _LEFT: Final = 50.0
 _RIGHT: Final = 14.0
-_TOP: Final = 22.0
+TOP: Final = 22.0
 _PANEL_GAP: Final = 34.0
-_BOTTOM: Final = 40.0
+BOTTOM: Final = 40.0
+Place = Callable[[float], float]
+"""A value to its pixel"""
 N_STYLES: Final = 8
 """Distinct line styles in the style sheet; a ninth series looks like the first."""
 
@@ -34,6 +36,10 @@ class Series:
     style: int
     dots: bool = False
     """Points only, no line between them."""
+    embedded: bool = True
+    """False: the values are in the data block already, in another form."""
+    stamps: tuple[str, int] | None = None
+    """Run id and place in its embedded stamps whose gaps, in ms, are the values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +48,6 @@ class Band:
 
     start: float
     end: float
-    label: str
     kind: str
     """Class in the style sheet: ``prefill``, ``decode`` or ``warmup``."""
 
@@ -108,10 +113,10 @@ class PanelView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandView:
-    x: float
-    width: float
-    label: str
+    """All spans of one kind."""
+
     kind: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +131,11 @@ class Chart:
     height: float
     left: float
     right: float
+    x_low: float
+    """Value at ``left``"""
+    x_high: float
     x_ticks: tuple[Tick, ...]
     bands: tuple[BandView, ...]
-    band_kinds: tuple[str, ...]
     panels: tuple[PanelView, ...]
     run_id: str | None
     """The one run that every line comes from; None when there are several"""
@@ -206,8 +213,8 @@ def draw(
         return _LEFT + (value - x_low) / (x_high - x_low) * (right - _LEFT)
 
     views = []
-    top = _TOP
-    per_series = max(4, hover_points // sum(len(panel.series) for panel in used))
+    top = TOP
+    per_series = -(-hover_points // sum(len(panel.series) for panel in used))
     for panel in used:
         views.append(_panel(panel, top, place_x, x_label, x_unit, per_series))
         top += panel.height + _PANEL_GAP
@@ -221,54 +228,67 @@ def draw(
         summary=summary,
         x_label=f"{x_label} ({x_unit})" if x_unit else x_label,
         width=WIDTH,
-        height=round(top - _PANEL_GAP + _BOTTOM, 1),
+        height=round(top - _PANEL_GAP + BOTTOM, 1),
         left=_LEFT,
         right=right,
         x_ticks=tuple(Tick(at=round(place_x(t), 1), label=tick_label(t, step)) for t in ticks),
-        bands=tuple(
-            BandView(
-                x=round(place_x(band.start), 1),
-                width=max(0.6, round(place_x(band.end) - place_x(band.start), 1)),
-                label=band.label,
-                kind=band.kind,
-            )
-            for band in bands
-        ),
-        band_kinds=tuple(kind for kind in ("prefill", "decode", "warmup") if any(b.kind == kind for b in bands)),
+        bands=tuple(_bands(bands, place_x, TOP, views[-1].bottom)),
         panels=tuple(views),
         run_id=run_ids.pop() if len(run_ids) == 1 else None,
         emulated=emulated,
         synthetic=synthetic,
+        x_low=x_low,
+        x_high=x_high,
         data={
             "title": title,
             "x": {"label": x_label, "unit": x_unit},
             "panels": [
-                {
-                    "label": panel.label,
-                    "unit": panel.unit,
-                    "series": [
-                        {
-                            "name": series.name,
-                            "run_id": series.run_id,
-                            "n": len(_values(series)),
-                            "x": [_compact(x) for x in series.x],
-                            "y": [None if y is None else _compact(y) for y in series.y],
-                        }
-                        for series in panel.series
-                    ],
-                }
-                for panel in used
+                {"label": panel.label, "unit": panel.unit, "series": list(_series_data(panel.series))} for panel in used
             ],
             "emulated": emulated,
         },
     )
 
 
+def _bands(bands: tuple[Band, ...], place_x: Place, top: float, bottom: float) -> Iterable[BandView]:
+    for kind in dict.fromkeys(band.kind for band in bands):
+        parts = []
+        for band in bands:
+            if band.kind == kind:
+                left, right = round(place_x(band.start), 1), round(place_x(band.end), 1)
+                width = round(max(0.6, right - left), 1)
+                parts.append(f"M{left:g} {top:g}h{width:g}V{bottom:g}h{-width:g}z")
+        yield BandView(kind=kind, path="".join(parts))
+
+
+def _series_data(all_series: tuple[Series, ...]) -> Iterable[dict[str, Any]]:
+    """The values of a panel. ``x`` is a list of numbers, ``[first, last]`` of consecutive whole numbers under
+    ``x_range``, or under ``x_of`` the number of an earlier series that has the same ones. ``y`` is left out where
+    ``stamps`` says which embedded stamps hold it."""
+    seen: dict[tuple[float, ...], int] = {}
+    for index, series in enumerate(all_series):
+        body: dict[str, Any] = {"name": series.name, "run_id": series.run_id, "n": len(_values(series))}
+        whole = range(int(series.x[0]), int(series.x[0]) + len(series.x)) if series.x else range(0)
+        if series.embedded:
+            if series.x in seen:
+                body["x_of"] = seen[series.x]
+            elif series.x == tuple(whole) and series.x:
+                body["x_range"] = [whole[0], whole[-1]]
+            else:
+                seen[series.x] = index
+                body["x"] = [compact(x) for x in series.x]
+            if series.stamps is None:
+                body["y"] = [None if y is None else compact(y) for y in series.y]
+            else:
+                body["stamps"] = list(series.stamps)
+        yield body
+
+
 def _values(series: Series) -> list[float]:
     return [y for y in series.y if y is not None and math.isfinite(y)]
 
 
-def _compact(value: float) -> float | int | None:
+def compact(value: float) -> float | int | None:
     """Six significant digits: far finer than any clock or sensor here, and short in the file."""
     if not math.isfinite(value):
         return None
@@ -276,7 +296,7 @@ def _compact(value: float) -> float | int | None:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def _panel(panel: Panel, top: float, place_x: Any, x_label: str, x_unit: str, per_series: int) -> PanelView:
+def _panel(panel: Panel, top: float, place_x: Place, x_label: str, x_unit: str, per_series: int) -> PanelView:
     values = [y for series in panel.series for y in _values(series)] + [rule.y for rule in panel.rules]
     low, high = padded_range(values, from_zero=panel.from_zero)
     bottom = top + panel.height
@@ -297,150 +317,101 @@ def _panel(panel: Panel, top: float, place_x: Any, x_label: str, x_unit: str, pe
 
 
 def _series(
-    series: Series, panel: Panel, place_x: Any, place_y: Any, x_label: str, x_unit: str, per_series: int
+    series: Series, panel: Panel, place_x: Place, place_y: Place, x_label: str, x_unit: str, per_series: int
 ) -> SeriesView:
-    path: list[str] = []
-    drawn: list[tuple[float, float, str]] = []
+    strokes: list[list[tuple[int, int]]] = []
+    points: list[tuple[int, int, float, float]] = []
     pen_down = False
     for x, y in zip(series.x, series.y, strict=True):
         if y is None or not math.isfinite(y):
             pen_down = False
             continue
-        at_x, at_y = round(place_x(x), 1), round(place_y(y), 1)
-        path.append(f"{'L' if pen_down else 'M'}{at_x:g} {at_y:g}{'h0' if series.dots else ''}")
+        at = (round(place_x(x) * 10), round(place_y(y) * 10))
+        if pen_down:
+            strokes[-1].append(at)
+        else:
+            strokes.append([at])
         pen_down = not series.dots
-        hover = f"{series.name}: {number(y, panel.unit)} {panel.unit} at {x_label} {number(x, decimals=_places(x))}"
-        drawn.append((at_x, at_y, f"{hover} {x_unit}".rstrip()))
-    keep = thinned(len(drawn), per_series)
+        points.append((*at, x, y))
     return SeriesView(
         name=series.name,
         run_id=series.run_id,
         style=series.style % N_STYLES,
-        n=len(drawn),
+        n=len(points),
         dots=series.dots,
-        path="".join(path),
-        points=tuple(PointView(x=drawn[i][0], y=drawn[i][1], hover=drawn[i][2]) for i in keep),
+        path=dots_path(stroke[0] for stroke in strokes) if series.dots else line_path(strokes),
+        points=tuple(
+            PointView(x=at_x / 10, y=at_y / 10, hover=_hover(series.name, panel.unit, y, x, x_label, x_unit))
+            for at_x, at_y, x, y in (points[i] for i in thinned(len(points), per_series))
+        ),
     )
+
+
+def _hover(name: str, unit: str, y: float, x: float, x_label: str, x_unit: str) -> str:
+    where = f"{number(x, decimals=_places(x))} {x_unit}" if x_unit else f"{x_label} {number(x, decimals=_places(x))}"
+    return f"{name}: {number(y, unit)} {unit} at {where}"
+
+
+def line_path(strokes: Iterable[Sequence[tuple[int, int]]]) -> str:
+    """SVG path data of lines given in tenths of a pixel, as relative moves; what a quarter of a pixel cannot show is
+    left out."""
+    parts = []
+    for stroke in strokes:
+        kept = simplified(stroke, tolerance=2.5)
+        parts.append(f"M{_tenths(kept[0][0])} {_tenths(kept[0][1])}")
+        previous = kept[0]
+        moves = []
+        for at in kept[1:]:
+            moves.append(_pair(at[0] - previous[0], at[1] - previous[1]))
+            previous = at
+        if moves:
+            parts.append("l" + moves[0] + "".join(m if m.startswith("-") else f" {m}" for m in moves[1:]))
+        else:
+            parts.append("h0")
+    return "".join(parts)
+
+
+def dots_path(dots: Iterable[tuple[int, int]]) -> str:
+    """A mark of no length for each whole pixel with a dot; the line's round ends make it visible."""
+    path = []
+    before = (0, 0)
+    for at in sorted({(round(x / 10), round(y / 10)) for x, y in dots}):
+        path.append(f"m{at[0] - before[0]} {at[1] - before[1]}h0")
+        before = at
+    return "".join(path).replace(" -", "-")
+
+
+def _tenths(value: int) -> str:
+    """``37`` as ``3.7``, ``-2`` as ``-.2``."""
+    whole, rest = divmod(abs(value), 10)
+    digits = f"{whole or ''}.{rest}" if rest else str(whole)
+    return f"-{digits}" if value < 0 else digits
+
+
+def _pair(x: int, y: int) -> str:
+    first, second = _tenths(x), _tenths(y)
+    return first + second if second.startswith("-") else f"{first} {second}"
+
+
+def simplified(points: Sequence[tuple[int, int]], *, tolerance: float) -> list[tuple[int, int]]:
+    """The points of a line without which it would move by more than ``tolerance`` (Douglas and Peucker's method)."""
+    keep = {0, len(points) - 1}
+    pending = [(0, len(points) - 1)]
+    while pending:
+        first, last = pending.pop()
+        (x0, y0), (x1, y1) = points[first], points[last]
+        length = math.hypot(x1 - x0, y1 - y0)
+        furthest, index = tolerance, None
+        for i in range(first + 1, last):
+            x, y = points[i]
+            away = abs((x1 - x0) * (y0 - y) - (x0 - x) * (y1 - y0)) / length if length else math.hypot(x - x0, y - y0)
+            if away > furthest:
+                furthest, index = away, i
+        if index is not None:
+            keep.add(index)
+            pending += [(first, index), (index, last)]
+    return [points[i] for i in sorted(keep)]
 
 
 def _places(value: float) -> int:
     return 0 if float(value).is_integer() else 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One phase of a timeline, in milliseconds since the first phase began."""
-
-    name: str
-    detail: str
-    start_ms: float
-    end_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarView:
-    name: str
-    y: float
-    x: float
-    width: float
-    text: str
-    text_x: float
-    text_anchor: str
-    hover: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    chart_id: str
-    title: str
-    subtitle: str
-    summary: str
-    run_id: str
-    width: float
-    height: float
-    left: float
-    right: float
-    bottom: float
-    x_ticks: tuple[Tick, ...]
-    bars: tuple[BarView, ...]
-    emulated: bool
-    synthetic: bool
-    data: dict[str, Any]
-
-
-def _took(milliseconds: float) -> str:
-    if milliseconds < 0.01:
-        return "< 0.01"
-    return number(milliseconds, decimals=1 if milliseconds >= 1 else 2)
-
-
-_ROW: Final = 22.0
-_NAME_WIDTH: Final = 178.0
-
-
-def timeline(
-    *, chart_id: str, title: str, subtitle: str, run_id: str, bars: tuple[Bar, ...], emulated: bool, synthetic: bool
-) -> Timeline | None:
-    """Phases as bars on one axis of milliseconds, first at the top; None when there is no phase."""
-    if not bars:
-        return None
-    end = max(bar.end_ms for bar in bars) or 1.0
-    right = WIDTH - 70.0
-
-    def place(value: float) -> float:
-        return _NAME_WIDTH + value / end * (right - _NAME_WIDTH)
-
-    views = []
-    for row, bar in enumerate(bars):
-        x, width = place(bar.start_ms), max(1.5, place(bar.end_ms) - place(bar.start_ms))
-        took = _took(bar.end_ms - bar.start_ms)
-        views.append(
-            BarView(
-                name=(f"{bar.name} {bar.detail}" if bar.detail else bar.name)[:28],
-                y=_TOP + row * _ROW,
-                x=round(x, 1),
-                width=round(width, 1),
-                text=f"{took} ms",
-                text_x=round(x + width + 5, 1),
-                text_anchor="start",
-                hover=f"{bar.name} {bar.detail}: {took} ms, from {number(bar.start_ms, 'ms')} ms".replace(" :", ":"),
-            )
-        )
-    bottom = _TOP + len(bars) * _ROW
-    ticks = nice_ticks(0.0, end, 7)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
-    longest = max(bars, key=lambda bar: bar.end_ms - bar.start_ms)
-    return Timeline(
-        chart_id=chart_id,
-        title=title,
-        subtitle=subtitle,
-        summary=(
-            f"{len(bars)} load phases in {number(end, 'ms')} ms; the longest is {longest.name} with "
-            f"{number(longest.end_ms - longest.start_ms, 'ms')} ms."
-        ),
-        run_id=run_id,
-        width=WIDTH,
-        height=bottom + _BOTTOM,
-        left=_NAME_WIDTH,
-        right=right,
-        bottom=bottom,
-        x_ticks=tuple(Tick(at=round(place(t), 1), label=tick_label(t, step)) for t in ticks),
-        bars=tuple(views),
-        emulated=emulated,
-        synthetic=synthetic,
-        data={
-            "title": title,
-            "x": {"label": "time since the first phase", "unit": "ms"},
-            "run_id": run_id,
-            "bars": [
-                {
-                    "name": bar.name,
-                    "detail": bar.detail,
-                    "start_ms": _compact(bar.start_ms),
-                    "end_ms": _compact(bar.end_ms),
-                }
-                for bar in bars
-            ],
-            "emulated": emulated,
-        },
-    )

@@ -14,9 +14,10 @@ from harness.record.run import Cell, RunRecord
 from harness.record.runner import Generation
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
-from reports.chart import Bar, Chart, Panel, Rule, Series, Timeline, draw, timeline
+from reports.chart import Chart, Panel, Rule, Series, draw
 from reports.overview import Figure, cell_label, emulated_figure, figure
 from reports.text import clean, counted, number, unit_name
+from reports.timeline import Bar, Timeline, timeline
 
 MAX_LINES = 6
 """Repetitions drawn in one chart; the rest is in the data block."""
@@ -228,7 +229,7 @@ def _generated(run: RunRecord) -> list[Generation]:
     return [g for g in run.log.generations if g.mode == "generate" and not g.warmup and len(g.token_ns) >= 2]
 
 
-def token_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
+def token_charts(journal: Journal, kept: Stamps, *, hover_points: int) -> tuple[Chart, ...]:
     """Gap between tokens over the token's number, one line per repetition. Warm-ups are left out and counted."""
     charts = []
     for index, run in enumerate(speed_first(journal)):
@@ -264,6 +265,7 @@ def token_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
                             y=line,
                             run_id=clean(run.run_id),
                             style=style,
+                            stamps=_stamps_of(kept, run, g),
                         )
                         for style, (g, line) in enumerate(zip(generations[:MAX_LINES], gaps[:MAX_LINES], strict=True))
                     ),
@@ -281,13 +283,22 @@ def token_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     return tuple(charts)
 
 
-def stamps(journal: Journal, *, budget: int) -> tuple[dict[str, Any], int]:
-    """Per-token stamps of all generations in microseconds, and how many generations did not fit into ``budget`` values.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamps:
+    """Per-token stamps of the generations that fit into a budget of values."""
 
-    ``token_us[0]`` counts from the start of the generation, every other one from the token before: the running sum
-    gives the stamps back to the microsecond.
-    """
-    kept: dict[str, list[dict[str, Any]]] = {}
+    by_run: dict[str, list[dict[str, Any]]]
+    """``token_us``: microseconds; the first counts from the start of the generation, every other one from the token
+    before, so that the running sum gives the stamps back to the microsecond."""
+    places: dict[tuple[str, str, int, bool], int]
+    """Run id, prompt, repetition and whether warm-up, to the place in the run's list"""
+    left_out: int
+    """Generations that did not fit"""
+
+
+def stamps(journal: Journal, *, budget: int) -> Stamps:
+    by_run: dict[str, list[dict[str, Any]]] = {}
+    places: dict[tuple[str, str, int, bool], int] = {}
     left_out = 0
     for run in journal.runs:
         for generation in run.log.generations:
@@ -298,7 +309,9 @@ def stamps(journal: Journal, *, budget: int) -> tuple[dict[str, Any], int]:
                 continue
             budget -= len(generation.token_ns)
             whole = [(ns - generation.start_ns) // 1000 for ns in generation.token_ns]
-            kept.setdefault(run.run_id, []).append(
+            kept = by_run.setdefault(clean(run.run_id), [])
+            places[_place(run, generation)] = len(kept)
+            kept.append(
                 {
                     "prompt_id": generation.prompt_id,
                     "repetition": generation.repetition,
@@ -306,4 +319,13 @@ def stamps(journal: Journal, *, budget: int) -> tuple[dict[str, Any], int]:
                     "token_us": [b - a for a, b in zip([0, *whole[:-1]], whole, strict=True)],
                 }
             )
-    return kept, left_out
+    return Stamps(by_run=by_run, places=places, left_out=left_out)
+
+
+def _place(run: RunRecord, generation: Generation) -> tuple[str, str, int, bool]:
+    return clean(run.run_id), generation.prompt_id, generation.repetition, generation.warmup
+
+
+def _stamps_of(kept: Stamps, run: RunRecord, generation: Generation) -> tuple[str, int] | None:
+    place = kept.places.get(_place(run, generation))
+    return None if place is None else (clean(run.run_id), place)

@@ -45,7 +45,7 @@ def markdown_summary(view: ReportView, *, title: str) -> str:
     if first.deciders:
         lines += ["The numbers that decided:", ""]
         lines += [
-            f"- {markdown_text(d.metric)}: **{_figure(d.figure)}**, limit {d.limit}"
+            f"- {markdown_text(d.metric)}: **{_figure(d.figure)}**, {d.limit}"
             + (f", {d.distance}" if d.distance else "")
             + f" ({markdown_text(d.cell)})"
             for d in first.deciders
@@ -56,7 +56,7 @@ def markdown_summary(view: ReportView, *, title: str) -> str:
         lines += [_row("required metric", "cell", "status", "value", "n", "limit", "why"), _row(*["---"] * 7)]
         lines += [
             _row(
-                markdown_text(v.metric),
+                f"`{v.metric}`",
                 markdown_text(v.cell),
                 _WORDS.get(v.status, v.status),
                 _figure(v.figure),

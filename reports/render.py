@@ -6,6 +6,7 @@ was not measured must have been put into words by the views.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -27,10 +28,10 @@ from reports.views import REPORT_SCHEMA, Detail, report_view
 
 MAX_BYTES: Final = 2_000_000
 DETAILS: Final = (
-    Detail(hover_points=120, stamp_values=60_000, charts=64),
-    Detail(hover_points=24, stamp_values=60_000, charts=64),
-    Detail(hover_points=8, stamp_values=10_000, charts=24),
-    Detail(hover_points=0, stamp_values=0, charts=8),
+    Detail(hover_points=48, stamp_values=60_000, charts=64, timelines=64),
+    Detail(hover_points=0, stamp_values=60_000, charts=64, timelines=12),
+    Detail(hover_points=0, stamp_values=30_000, charts=32, timelines=8),
+    Detail(hover_points=0, stamp_values=0, charts=8, timelines=4),
 )
 """Tried in this order until the page is under ``MAX_BYTES``; the page says what was left out."""
 
@@ -155,7 +156,8 @@ def _write(path: Path, text: str) -> None:
             os.fsync(stream.fileno())
         temporary.replace(path)
     except OSError as exc:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise HostError(
             f"the report {path} cannot be written", found=str(exc), next_step="free space, or choose another folder"
         ) from exc

@@ -103,11 +103,11 @@ def markdown_text(text: str) -> str:
     for character in clean(text):
         if character in "<>&":
             escaped.append({"<": "&lt;", ">": "&gt;", "&": "&amp;"}[character])
-        elif character in "\\`*_[]|~#!:@":
+        elif character in "\\`*_[]|~#!@":
             escaped.append(f"&#{ord(character)};")
         else:
             escaped.append(character)
-    return "".join(escaped)
+    return "".join(escaped).replace("://", "&#58;//")
 
 
 def unit_name(unit: str) -> str:

@@ -112,7 +112,9 @@ def _gap_dots(run: RunRecord, origin: int) -> tuple[Series, ...]:
         ys += list(gaps)
     if not xs:
         return ()
-    return (Series(name="token", x=tuple(xs), y=tuple(ys), run_id=clean(run.run_id), style=7, dots=True),)
+    return (
+        Series(name="token", x=tuple(xs), y=tuple(ys), run_id=clean(run.run_id), style=7, dots=True, embedded=False),
+    )
 
 
 def _clocks(run: RunRecord, origin: int) -> tuple[Series, ...]:
@@ -131,12 +133,11 @@ def _clocks(run: RunRecord, origin: int) -> tuple[Series, ...]:
 
 def _bands(run: RunRecord, origin: int) -> tuple[Band, ...]:
     bands = []
+
+    def span(start: int, end: int, kind: str) -> Band:
+        return Band(start=(start - origin) / 1e9, end=(end - origin) / 1e9, kind=kind)
+
     for generation in run.log.generations:
-        label = clean(f"{generation.prompt_id} · {'warm-up' if generation.warmup else generation.repetition}")
-
-        def span(start: int, end: int, kind: str, label: str = label) -> Band:
-            return Band(start=(start - origin) / 1e9, end=(end - origin) / 1e9, label=f"{kind} of {label}", kind=kind)
-
         if generation.warmup:
             bands.append(span(generation.start_ns, generation.end_ns, "warmup"))
             continue

@@ -18,7 +18,7 @@ from harness.record.vocabulary import Source
 from reports import accuracy, artifacts, latency, overview, seed, tables, thermal
 from reports.accuracy import LogitsRow, MismatchRow, PerplexityRow
 from reports.artifacts import ArtifactRow, QualityRow
-from reports.chart import Chart, Timeline
+from reports.chart import Chart
 from reports.latency import GenerationRow, MetricTable
 from reports.overview import Overview
 from reports.tables import (
@@ -30,7 +30,9 @@ from reports.tables import (
     SelfCheckRow,
     VerdictRow,
 )
+from reports.text import counted
 from reports.thermal import SensorRow
+from reports.timeline import Timeline
 
 _MEDIANS: Final = "medians; below them the 95 % interval, where there are samples for one"
 REPORT_SCHEMA: Final = "snapgate.report/1"
@@ -46,6 +48,8 @@ class Detail:
     """Per-token stamps embedded in all"""
     charts: int
     """Charts drawn per kind"""
+    timelines: int
+    """Start-up timelines drawn"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +121,20 @@ def report_view(
     runs = tables.run_rows(journal, link_base)
     verdicts = tables.verdict_rows(journal, verdict)
     mismatches, more = accuracy.mismatch_rows(journal)
-    kept_stamps, stamps_left_out = latency.stamps(journal, budget=detail.stamp_values)
+    stamps = latency.stamps(journal, budget=detail.stamp_values)
     left_out: list[str] = []
 
-    def drawn(charts: tuple[Any, ...], what: str) -> tuple[Any, ...]:
-        if len(charts) > detail.charts:
-            left_out.append(f"{len(charts) - detail.charts} {what} charts")
-        return charts[: detail.charts]
+    def drawn(charts: tuple[Any, ...], what: str, most: int) -> tuple[Any, ...]:
+        if len(charts) > most:
+            left_out.append(f"{len(charts) - most} {what} charts")
+        return charts[:most]
 
-    snr = drawn(accuracy.snr_charts(journal, hover_points=detail.hover_points), "signal-to-noise")
-    tokens = drawn(latency.token_charts(journal, hover_points=detail.hover_points), "token gap")
-    starts = drawn(latency.timelines(journal), "start-up")
-    heat = drawn(thermal.thermal_charts(journal, hover_points=detail.hover_points), "temperature")
-    if stamps_left_out:
-        left_out.append(f"the per-token stamps of {stamps_left_out} generations")
+    snr = drawn(accuracy.snr_charts(journal, hover_points=detail.hover_points), "signal-to-noise", detail.charts)
+    tokens = drawn(latency.token_charts(journal, stamps, hover_points=detail.hover_points), "token gap", detail.charts)
+    starts = drawn(latency.timelines(journal), "start-up", detail.timelines)
+    heat = drawn(thermal.thermal_charts(journal, hover_points=detail.hover_points), "temperature", detail.charts)
+    if stamps.left_out:
+        left_out.append(f"the per-token stamps of {counted(stamps.left_out, 'generation')}")
     return ReportView(
         overview=overview.overview(journal, verdict),
         runs=runs,
@@ -197,6 +201,6 @@ def report_view(
         startup=seed.startup_table(journal, measurements),
         configurations=seed.configuration_rows(journal, measurements, manifests),
         emulated=any(run.source is Source.VIRTUAL for run in journal.runs),
-        stamps=kept_stamps,
+        stamps=stamps.by_run,
         left_out=tuple(left_out),
     )

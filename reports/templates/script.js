@@ -86,8 +86,20 @@
     row.append(item);
     return item;
   };
+  const xsOf = (panel, series) => {
+    if ("x_of" in series) return xsOf(panel, panel.series[series.x_of]);
+    if (!series.x_range) return series.x;
+    const [first, last] = series.x_range;
+    return Array.from({ length: last - first + 1 }, (_, index) => first + index);
+  };
+  const ysOf = (series) => {
+    if (!series.stamps) return series.y;
+    return data.stamps[series.stamps[0]][series.stamps[1]].token_us.slice(1).map((us) => us / 1000);
+  };
   const fill = (details, chart) => {
     for (const panel of chart.panels) for (const series of panel.series) {
+      const ys = ysOf(series);
+      if (!ys) continue;
       const box = document.createElement("div");
       box.className = "table";
       box.tabIndex = 0;
@@ -98,10 +110,10 @@
       cell(head, "th", chart.x.label + (chart.x.unit ? ` (${chart.x.unit})` : "")).scope = "col";
       cell(head, "th", `${panel.label} (${panel.unit})`).scope = "col";
       const body = values.createTBody();
-      series.x.forEach((x, index) => {
+      xsOf(panel, series).forEach((x, index) => {
         const row = body.insertRow();
         cell(row, "td", x);
-        cell(row, "td", series.y[index]);
+        cell(row, "td", ys[index]);
       });
       box.append(values);
       details.append(box);
@@ -114,5 +126,51 @@
     details.addEventListener("toggle", () => {
       if (details.open && details.childElementCount === 1) fill(details, chart);
     });
+  }
+
+  // A cross-hair over each chart, by pointer or arrow keys; the values under it are read out below.
+  const nearest = (xs, wanted) => {
+    let best = 0;
+    xs.forEach((x, index) => { if (Math.abs(x - wanted) < Math.abs(xs[best] - wanted)) best = index; });
+    return best;
+  };
+  for (const plot of document.querySelectorAll("svg.plot[data-left]")) {
+    const figure = plot.closest("figure");
+    const chart = data.charts[figure.id];
+    if (!chart) continue;
+    const { left, right, low, high } = Object.fromEntries(Object.entries(plot.dataset).map(([k, v]) => [k, Number(v)]));
+    const lines = chart.panels.flatMap((panel) => panel.series.filter(ysOf)
+      .map((series) => ({ name: series.name, unit: panel.unit, xs: xsOf(panel, series), ys: ysOf(series) })));
+    if (!lines.length) continue;
+    const cross = plot.querySelector(".cross");
+    const readout = figure.querySelector(".readout");
+    const longest = lines.reduce((a, b) => (b.xs.length > a.xs.length ? b : a));
+    let at = 0;
+    const show = (index) => {
+      at = Math.max(0, Math.min(longest.xs.length - 1, index));
+      const x = longest.xs[at];
+      cross.setAttribute("transform", `translate(${left + ((x - low) / (high - low)) * (right - left)} 0)`);
+      cross.setAttribute("visibility", "visible");
+      const values = lines.map((line) => {
+        const y = line.ys[nearest(line.xs, x)];
+        return `${line.name}: ${y === null ? "not measured" : `${y} ${line.unit}`}`;
+      });
+      readout.textContent = `${chart.x.label} ${x} ${chart.x.unit}: ${values.join("; ")}`;
+    };
+    plot.tabIndex = 0;
+    plot.addEventListener("pointermove", (event) => {
+      const box = plot.getBoundingClientRect();
+      const px = ((event.clientX - box.left) / box.width) * plot.viewBox.baseVal.width;
+      show(nearest(longest.xs, low + ((px - left) / (right - left)) * (high - low)));
+    });
+    plot.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+      if (step === undefined) return;
+      event.preventDefault();
+      show(at + step);
+    });
+    const hide = () => { cross.setAttribute("visibility", "hidden"); readout.textContent = ""; };
+    plot.addEventListener("pointerleave", hide);
+    plot.addEventListener("blur", hide);
   }
 })();

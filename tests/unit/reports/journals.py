@@ -442,7 +442,7 @@ def fifty_runs() -> Journal:
                 unit="celsius",
                 state="ok",
                 monotonic_ns=stamps,
-                values=tuple(30.0 + (i + k) % 40 / 3 for i in range(120)),
+                values=tuple(30.0 + (i + k) % 40 / 4 for i in range(120)),
             )
             for k, domain in enumerate(("cpu", "gpu", "npu", "skin", "battery", "ddr", "other", "other"))
         )
