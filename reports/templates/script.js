@@ -155,7 +155,7 @@
         const y = line.ys[nearest(line.xs, x)];
         return `${line.name}: ${y === null ? "not measured" : `${y} ${line.unit}`}`;
       });
-      readout.textContent = `${chart.x.label} ${x} ${chart.x.unit}: ${values.join("; ")}`;
+      readout.textContent = `${chart.x.label} ${x}${chart.x.unit && ` ${chart.x.unit}`}: ${values.join("; ")}`;
     };
     plot.tabIndex = 0;
     plot.addEventListener("pointermove", (event) => {
