@@ -17,7 +17,7 @@ from reports.chart import Band, Chart, Panel, Series, draw
 from reports.overview import Figure, cell_label, figure
 from reports.text import clean, counted, number
 
-LEG_NAMES = {Leg.FP32: "fp32", Leg.GRAPH: "compiled graph, host", Leg.PHONE: "phone"}
+LEG_NAMES = {Leg.FP32: "fp32", Leg.GRAPH: "graph, host", Leg.PHONE: "phone"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

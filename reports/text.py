@@ -36,7 +36,7 @@ _DECIMALS: Mapping[str, int] = MappingProxyType(
         "mJ": 1,
         "count": 0,
         "logits": 3,
-        "ratio": 4,
+        "ratio": 5,
         "fraction": 4,
         "yes or no": 0,
         "ppl": 3,

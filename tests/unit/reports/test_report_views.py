@@ -108,9 +108,9 @@ def test_the_host_has_a_row_of_its_own_for_the_windows_that_the_phone_did_not_sc
 def test_logits_are_summed_up_per_phase_and_leg(view) -> None:
     rows = {(r.phase, r.leg): r for r in view.accuracy.logits}
     assert list(rows) == [
-        ("prefill", "compiled graph, host"),
+        ("prefill", "graph, host"),
         ("prefill", "phone"),
-        ("decode", "compiled graph, host"),
+        ("decode", "graph, host"),
         ("decode", "phone"),
     ]
     decode = rows["decode", "phone"]
