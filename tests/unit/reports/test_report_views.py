@@ -4,12 +4,15 @@ import dataclasses
 
 import pytest
 
+from harness.journal import Journal
+from harness.record.runner import LogitsFile
 from harness.record.verdict import Limit
 from harness.record.vocabulary import Source, Status
 from harness.results.derive import derive
 from harness.results.gate import judge_journal
 from reports.overview import deciders, figure, headroom, limit_text, metric_label
 from reports.render import DETAILS
+from reports.tables import short_run_ids
 from reports.views import report_view
 
 
@@ -320,8 +323,6 @@ def test_the_articles_configurations_come_before_the_measured_ones(view) -> None
 
 
 def test_an_empty_journal_has_a_view_that_says_so(journals) -> None:
-    from harness.journal import Journal
-
     view = view_of(journals, Journal())
     assert view.overview.status == "NOT_COVERED"
     assert (view.verdicts, view.runs, view.overview.deciders) == ((), (), ())
@@ -351,7 +352,28 @@ def test_a_refuted_figure_of_a_real_phone_is_announced(journals) -> None:
 
 
 def test_run_ids_are_shortened_only_where_they_stay_apart() -> None:
-    from reports.tables import short_run_ids
-
     ids = ("20260301T080000-0a1b2c3d", "20260301T090000-4e5f6a7b", "20260301T100000-4e5f6a7b", "run-a")
     assert short_run_ids(ids) == {ids[0]: "0a1b2c3d", ids[1]: ids[1], ids[2]: ids[2], "run-a": "run-a"}
+
+
+def test_runs_that_wrote_logits_are_drawn_after_those_that_speed_is_taken_from(journals) -> None:
+    journal = journals.passing()
+    slow = tuple(
+        dataclasses.replace(
+            g,
+            logits=LogitsFile(
+                file="logits.bin",
+                offset_bytes=0,
+                n_rows=1,
+                n_columns=1,
+                dtype="float16",
+                scale=None,
+                zero_point=None,
+                first_position=0,
+            ),
+        )
+        for g in journal.runs[0].log.generations
+    )
+    runs = (journals.run("run-z", generations=slow), *journal.runs)
+    charts = view_of(journals, dataclasses.replace(journal, runs=runs)).latency.charts
+    assert [chart.run_id for chart in charts] == ["run-a", "run-z"]
