@@ -203,13 +203,14 @@ def phone_command(
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     for name in ("system", "vendor"):
         arguments += ["--ro-bind", str(folder / name), f"/{name}"]
-    arguments += ["--bind", str(folder / "data"), "/data", "--bind", str(folder / "storage"), "/storage"]
-    if storage_bytes is not None:
-        arguments += ["--perms", "0771", "--size", str(storage_bytes), "--tmpfs", "/data/local/tmp"]
     arguments += ["--symlink", "/storage/emulated/0", "/sdcard"]
     arguments += ["--symlink", "system/bin", "/bin", "--symlink", "system/etc", "/etc"]
     arguments += ["--bind", str(folder / "vdev"), "/dev/vdev", "--ro-bind", str(folder / "vdev/sys"), "/sys"]
     arguments += ["--ro-bind", str(folder / "vdev/boot_id"), "/proc/sys/kernel/random/boot_id"]
+    # Last of all, because toybox df names the last mount of a file system as the place of its files.
+    arguments += ["--bind", str(folder / "storage"), "/storage", "--bind", str(folder / "data"), "/data"]
+    if storage_bytes is not None:
+        arguments += ["--perms", "0771", "--size", str(storage_bytes), "--tmpfs", "/data/local/tmp"]
     arguments += ["--remount-ro", "/", "--chdir", "/"]
     for name, value in interpreter.environment().items():
         arguments += ["--setenv", name, value]
