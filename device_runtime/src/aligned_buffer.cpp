@@ -13,13 +13,14 @@ Result<AlignedBuffer> AlignedBuffer::allocate(std::uint64_t n_bytes, const char*
     const std::size_t padded = fits ? round_up_to_alignment(n_bytes > 0 ? n_bytes : 1) : 0;
     void* memory = nullptr;
     if (!fits || posix_memalign(&memory, kTensorAlignment, padded) != 0) {
-        return Fault{ExitCode::kOutOfMemory,
-                     purpose,
-                     "memory cannot be allocated",
-                     std::to_string(n_bytes) + " bytes refused",
-                     "",
-                     "close other apps, or use a shorter context",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kOutOfMemory,
+            purpose,
+            "memory cannot be allocated",
+            std::to_string(n_bytes) + " bytes refused",
+            "",
+            "close other apps, or use a shorter context",
+        };
     }
     count_heap_allocation();
     std::memset(memory, 0, padded);

@@ -2,8 +2,8 @@
 
 namespace snapgate {
 
-Result<AttentionMask> AttentionMask::create(const Encoding& encoding, double mask_value,
-                                            std::uint32_t n_tokens, std::uint32_t context_length) {
+Result<AttentionMask> AttentionMask::create(const Encoding& encoding, double mask_value, std::uint32_t n_tokens,
+                                            std::uint32_t context_length) {
     const std::uint64_t n_elements = static_cast<std::uint64_t>(n_tokens) * context_length;
     auto buffer = AlignedBuffer::allocate(n_elements * encoding.element_bytes(), "attention mask");
     if (!buffer) {

@@ -27,8 +27,8 @@ class AttentionMask {
     const AlignedBuffer& buffer() const noexcept { return buffer_; }
 
   private:
-    AttentionMask(AlignedBuffer buffer, std::size_t element_bytes, std::uint32_t visible,
-                  std::uint32_t masked, std::uint32_t n_tokens, std::uint32_t context_length) noexcept
+    AttentionMask(AlignedBuffer buffer, std::size_t element_bytes, std::uint32_t visible, std::uint32_t masked,
+                  std::uint32_t n_tokens, std::uint32_t context_length) noexcept
         : buffer_(std::move(buffer)), element_bytes_(element_bytes), visible_(visible), masked_(masked),
           n_tokens_(n_tokens), context_length_(context_length) {}
 

@@ -20,13 +20,14 @@ struct FreeSystemContext {
 };
 
 Fault implausible(const std::string& name, const char* what, std::string found, std::string expected) {
-    return Fault{ExitCode::kContextFailed,
-                 name,
-                 what,
-                 std::move(found),
-                 std::move(expected),
-                 "push the artifact again; if that does not help, prepare it again",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kContextFailed,
+        name,
+        what,
+        std::move(found),
+        std::move(expected),
+        "push the artifact again; if that does not help, prepare it again",
+    };
 }
 
 std::string bounded_text(const char* text) {
@@ -37,8 +38,7 @@ Result<TensorInfo> copy_tensor(const abi::Tensor& tensor, const std::string& nam
     TensorInfo copy;
     copy.version = tensor.version;
     if (tensor.version != 1 && tensor.version != 2) {
-        return implausible(name, "a tensor description of unknown version", std::to_string(tensor.version),
-                           "1 or 2");
+        return implausible(name, "a tensor description of unknown version", std::to_string(tensor.version), "1 or 2");
     }
     copy.id = tensor.id;
     copy.name = bounded_text(tensor.name);
@@ -46,8 +46,7 @@ Result<TensorInfo> copy_tensor(const abi::Tensor& tensor, const std::string& nam
     copy.data_format = tensor.data_format;
     copy.data_type = tensor.data_type;
     if (tensor.rank > kMaxRank || (tensor.rank > 0 && tensor.dimensions == nullptr)) {
-        return implausible(name, "a tensor of implausible rank",
-                           copy.name + ": " + std::to_string(tensor.rank),
+        return implausible(name, "a tensor of implausible rank", copy.name + ": " + std::to_string(tensor.rank),
                            "at most " + std::to_string(kMaxRank));
     }
     copy.dimensions.assign(tensor.dimensions, tensor.dimensions + tensor.rank);
@@ -136,8 +135,7 @@ Result<BinaryInfo> copy_binary_info(const abi::BinaryInfo* info, const std::stri
 
 Result<BinaryInfo> read_binary_info(const SystemLibrary& system, Span<const std::byte> binary,
                                     const std::string& name) {
-    constexpr const char* kNextStep =
-        "check that the libraries are at least as new as the compiler of the artifact";
+    constexpr const char* kNextStep = "check that the libraries are at least as new as the compiler of the artifact";
     abi::Handle handle = nullptr;
     abi::ErrorCode code = system.table().context_create(&handle);
     if (error_number(code) != 0) {

@@ -43,8 +43,7 @@ struct BinaryInfo {
 // CONTEXT_FAILED when the library refuses the binary, or when the metadata is of an unknown version or
 // implausible (null pointers, more graphs, tensors or dimensions than any model has). `name` is the file, for
 // messages.
-Result<BinaryInfo> read_binary_info(const SystemLibrary& system, Span<const std::byte> binary,
-                                    const std::string& name);
+Result<BinaryInfo> read_binary_info(const SystemLibrary& system, Span<const std::byte> binary, const std::string& name);
 
 // The same, from metadata already in memory.
 Result<BinaryInfo> copy_binary_info(const abi::BinaryInfo* info, const std::string& name);

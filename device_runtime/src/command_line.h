@@ -12,6 +12,7 @@ struct ShowVersion {};
 struct RunJob {
     std::string job_file;
     std::string folder;
+    bool dump_cache = false;
 };
 
 struct Probe {

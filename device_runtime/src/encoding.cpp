@@ -102,8 +102,7 @@ std::uint32_t load_raw(const std::byte* elements, std::size_t index, std::size_t
     return raw;
 }
 
-void store_raw(std::byte* elements, std::size_t index, std::size_t element_bytes,
-               std::uint32_t raw) noexcept {
+void store_raw(std::byte* elements, std::size_t index, std::size_t element_bytes, std::uint32_t raw) noexcept {
     std::memcpy(elements + index * element_bytes, &raw, element_bytes);
 }
 

@@ -13,13 +13,10 @@ Status terminated_if_asked() {
     if (!stop_requested()) {
         return {};
     }
-    return Fault{ExitCode::kTerminated,
-                 "generation",
-                 "a signal asked the runner to stop",
-                 "SIGTERM, SIGINT or SIGHUP",
-                 "to finish the job",
-                 "run the job again",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kTerminated,       "generation",        "a signal asked the runner to stop",
+        "SIGTERM, SIGINT or SIGHUP", "to finish the job", "run the job again",
+    };
 }
 
 GenerationRecord start_record(const Prompt& prompt, std::uint32_t repetition, bool warmup) {
@@ -87,8 +84,7 @@ Status Generator::prefill(const Prompt& prompt, GenerationRecord& record) {
     const Span<const std::int32_t> tokens(prompt.tokens);
     for (std::uint32_t done = 0; done < tokens.size();) {
         StepGraph& graph = next_prefill_graph(prompt);
-        const auto n =
-            static_cast<std::uint32_t>(std::min<std::size_t>(graph.n_tokens(), tokens.size() - done));
+        const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(graph.n_tokens(), tokens.size() - done));
         PrefillChunk chunk{n, graph.n_tokens(), monotonic_ns(), 0};
         SNAPGATE_TRY(step(graph, tokens.subspan(done, n), record));
         chunk.end_ns = monotonic_ns();
@@ -147,18 +143,19 @@ Status Generator::step(StepGraph& graph, Span<const std::int32_t> tokens, Genera
     return terminated_if_asked();
 }
 
-Status Generator::score_rows(const StepGraph& graph, const Prompt& prompt, std::uint32_t first,
-                             std::uint32_t n_rows, GenerationRecord& record) {
+Status Generator::score_rows(const StepGraph& graph, const Prompt& prompt, std::uint32_t first, std::uint32_t n_rows,
+                             GenerationRecord& record) {
     for (std::uint32_t row = 0; row < n_rows && first + row + 1 < prompt.tokens.size(); ++row) {
         const double nll = negative_log_likelihood(graph.logits(row), prompt.tokens[first + row + 1]);
         if (!std::isfinite(nll)) {
-            return Fault{ExitCode::kExecuteFailed,
-                         "prompt '" + prompt.prompt_id + "' position " + std::to_string(first + row),
-                         "the model's probability of the next token is not a positive number",
-                         std::isnan(nll) ? "NaN logits" : "an infinite logit",
-                         "finite logits",
-                         "look for an overflow: compare the layers with the reference",
-                         std::nullopt};
+            return Fault{
+                ExitCode::kExecuteFailed,
+                "prompt '" + prompt.prompt_id + "' position " + std::to_string(first + row),
+                "the model's probability of the next token is not a positive number",
+                std::isnan(nll) ? "NaN logits" : "an infinite logit",
+                "finite logits",
+                "look for an overflow: compare the layers with the reference",
+            };
         }
         record.nll.push_back(nll);
     }

@@ -11,13 +11,14 @@ using TensorsByName = std::map<std::string, const TensorSpec*>;
 
 Fault tensor_fault(const std::string& graph, const std::string& tensor, const char* what, std::string found,
                    std::string expected) {
-    return Fault{ExitCode::kTensorMismatch,
-                 graph + "/" + tensor,
-                 what,
-                 std::move(found),
-                 std::move(expected),
-                 "prepare the artifact again and write the job from its manifest",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kTensorMismatch,
+        graph + "/" + tensor,
+        what,
+        std::move(found),
+        std::move(expected),
+        "prepare the artifact again and write the job from its manifest",
+    };
 }
 
 // Takes tensors out of a graph one by one; what is left at the end should not be there.
@@ -42,16 +43,14 @@ class TensorTaker {
         }
         const auto n_bytes = tensor->n_bytes();
         if (!n_bytes || !checked_narrow<std::uint32_t>(*n_bytes)) {
-            return tensor_fault(graph_, name, "the tensor is too large", shape_text(shape),
-                                "less than 4 GiB");
+            return tensor_fault(graph_, name, "the tensor is too large", shape_text(shape), "less than 4 GiB");
         }
         return tensor;
     }
 
     Status finish() const {
         if (!complete_) {
-            return tensor_fault(graph_, "", "two tensors have the same name", "a repeated name",
-                                "each name once");
+            return tensor_fault(graph_, "", "two tensors have the same name", "a repeated name", "each name once");
         }
         if (!by_name_.empty()) {
             return tensor_fault(graph_, by_name_.begin()->first, "a tensor this runner does not know",
@@ -117,8 +116,7 @@ Result<GraphTensors> find_tensors(const GraphSpec& graph, const JobModel& model)
     TensorTaker inputs(graph.name, graph.inputs);
     TensorTaker outputs(graph.name, graph.outputs);
     SNAPGATE_TRY(take_into(inputs, "input_ids", {1, n}, tensors.input_ids));
-    SNAPGATE_TRY(
-        take_into(inputs, "attention_mask", {1, 1, n, model.context_length}, tensors.attention_mask));
+    SNAPGATE_TRY(take_into(inputs, "attention_mask", {1, 1, n, model.context_length}, tensors.attention_mask));
     SNAPGATE_TRY(take_into(inputs, "position_ids_cos", {1, 1, n, dim / 2}, tensors.cos));
     SNAPGATE_TRY(take_into(inputs, "position_ids_sin", {1, 1, n, dim / 2}, tensors.sin));
     SNAPGATE_TRY(take_into(outputs, "logits", {1, n, model.vocab_size}, tensors.logits));

@@ -61,8 +61,7 @@ TensorSpec read_tensor(const json& object, const std::string& path) {
     tensor.dtype = *known;
     const json& shape = reader.array("shape");
     if (shape.empty() || shape.size() > kMaxRank) {
-        refuse(reader.path_of("shape"), "wrong rank", std::to_string(shape.size()),
-               "1 to " + std::to_string(kMaxRank));
+        refuse(reader.path_of("shape"), "wrong rank", std::to_string(shape.size()), "1 to " + std::to_string(kMaxRank));
     }
     for (std::size_t i = 0; i < shape.size(); ++i) {
         tensor.shape.push_back(
@@ -150,10 +149,13 @@ void check_prompt(const Prompt& prompt, const std::string& path, const JobModel&
     }
     if (prompt.tokens.size() > model.context_length) {
         throw JsonRefusal{Fault{
-            ExitCode::kPromptTooLong, path, "prompt '" + prompt.prompt_id + "' is longer than the context",
+            ExitCode::kPromptTooLong,
+            path,
+            "prompt '" + prompt.prompt_id + "' is longer than the context",
             std::to_string(prompt.tokens.size()) + " tokens",
             "at most " + std::to_string(model.context_length),
-            "shorten the prompt, or prepare the model with a longer context", std::nullopt}};
+            "shorten the prompt, or prepare the model with a longer context",
+        }};
     }
 }
 
@@ -161,8 +163,7 @@ Prompt read_prompt(const json& object, const std::string& path, const JobModel& 
     ObjectReader reader(object, path);
     Prompt prompt;
     prompt.prompt_id = reader.string("prompt_id");
-    prompt.mode =
-        reader.choice("mode", {"generate", "score"}) == 0 ? PromptMode::kGenerate : PromptMode::kScore;
+    prompt.mode = reader.choice("mode", {"generate", "score"}) == 0 ? PromptMode::kGenerate : PromptMode::kScore;
     prompt.tokens = read_token_ids(reader, "tokens", model.vocab_size);
     prompt.n_gen = reader.integer<std::uint32_t>("n_gen", 0, kMaxExtent);
     if (reader.has("forced")) {
@@ -172,8 +173,7 @@ Prompt read_prompt(const json& object, const std::string& path, const JobModel& 
         prompt.ignore_eos = reader.boolean("ignore_eos");
     }
     if (reader.has("step_with")) {
-        prompt.step_with =
-            reader.choice("step_with", {"chunk", "token"}) == 0 ? StepWith::kChunk : StepWith::kToken;
+        prompt.step_with = reader.choice("step_with", {"chunk", "token"}) == 0 ? StepWith::kChunk : StepWith::kToken;
     }
     if (reader.has("logits")) {
         prompt.keep_logits = reader.choice("logits", {"none", "all"}) == 1;
@@ -208,8 +208,7 @@ void check_graph_sizes(const Job& job) {
         refuse("job.contexts", "no graph takes one token", "no AR-1 graph", "an AR-1 graph for decoding");
     }
     if (sizes.size() > 2) {
-        refuse("job.contexts", "too many graphs", std::to_string(sizes.size()) + " sizes",
-               "AR-1 and at most one AR-N");
+        refuse("job.contexts", "too many graphs", std::to_string(sizes.size()) + " sizes", "AR-1 and at most one AR-N");
     }
 }
 
@@ -226,15 +225,13 @@ Job read_job(const json& document) {
     job.backend_library = libraries.string("backend");
     job.system_library = libraries.string("system");
     libraries.finish();
-    job.performance_mode = reader.choice("performance_mode", {"default", "burst"}) == 0
-                               ? PerformanceMode::kDefault
-                               : PerformanceMode::kBurst;
+    job.performance_mode = reader.choice("performance_mode", {"default", "burst"}) == 0 ? PerformanceMode::kDefault
+                                                                                        : PerformanceMode::kBurst;
     job.model = read_model(reader.field("model"), "job.model");
     job.contexts = read_objects(reader, "contexts", kMaxGraphs, read_context);
-    job.prompts =
-        read_objects(reader, "prompts", kMaxExtent, [&job](const json& object, const std::string& path) {
-            return read_prompt(object, path, job.model);
-        });
+    job.prompts = read_objects(reader, "prompts", kMaxExtent, [&job](const json& object, const std::string& path) {
+        return read_prompt(object, path, job.model);
+    });
     reader.finish();
     check_graph_sizes(job);
     return job;
@@ -246,9 +243,7 @@ const char* name_of(PromptMode mode) noexcept { return mode == PromptMode::kGene
 
 const char* name_of(StepWith step) noexcept { return step == StepWith::kChunk ? "chunk" : "token"; }
 
-const char* name_of(PerformanceMode mode) noexcept {
-    return mode == PerformanceMode::kBurst ? "burst" : "default";
-}
+const char* name_of(PerformanceMode mode) noexcept { return mode == PerformanceMode::kBurst ? "burst" : "default"; }
 
 Result<Job> parse_job(const std::string& text) {
     try {

@@ -15,9 +15,14 @@ std::string quoted(const std::string& text) { return "'" + text + "'"; }
 } // namespace
 
 void refuse(const std::string& path, std::string what, std::string found, std::string expected) {
-    throw JsonRefusal{Fault{ExitCode::kJobInvalid, path, std::move(what), std::move(found),
-                            std::move(expected), "write the job with the same version of SnapGate",
-                            std::nullopt}};
+    throw JsonRefusal{Fault{
+        ExitCode::kJobInvalid,
+        path,
+        std::move(what),
+        std::move(found),
+        std::move(expected),
+        "write the job with the same version of SnapGate",
+    }};
 }
 
 std::string shown(const nlohmann::json& value) {
@@ -37,8 +42,8 @@ nlohmann::json parse_json(const std::string& text) {
     std::vector<std::set<std::string>> keys_by_depth;
     const auto check = [&keys_by_depth](int depth, Event event, nlohmann::json& parsed) {
         if (depth > kMaxDepth) {
-            refuse("job", "the JSON is nested too deeply",
-                   "more than " + std::to_string(kMaxDepth) + " levels", "a job");
+            refuse("job", "the JSON is nested too deeply", "more than " + std::to_string(kMaxDepth) + " levels",
+                   "a job");
         }
         if (event == Event::object_start) {
             keys_by_depth.emplace_back();
@@ -60,8 +65,7 @@ nlohmann::json parse_json(const std::string& text) {
     }
 }
 
-ObjectReader::ObjectReader(const nlohmann::json& object, std::string path)
-    : object_(object), path_(std::move(path)) {
+ObjectReader::ObjectReader(const nlohmann::json& object, std::string path) : object_(object), path_(std::move(path)) {
     if (!object.is_object()) {
         refuse(path_, "wrong type", shown(object), "an object");
     }
@@ -98,8 +102,8 @@ std::string ObjectReader::string(const char* key) {
 
 std::string ObjectReader::sha256(const char* key) {
     auto text = string(key);
-    const bool is_hex = std::all_of(text.begin(), text.end(),
-                                    [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+    const bool is_hex =
+        std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
     if (text.size() != 64 || !is_hex) {
         refuse(path_of(key), "wrong value", shown(field(key)), "64 lower-case hexadecimal digits");
     }
@@ -110,8 +114,7 @@ double ObjectReader::number(const char* key) {
     const nlohmann::json& value = field(key);
     const double number = value.is_number() ? value.get<double>() : std::nan("");
     if (!std::isfinite(number)) {
-        refuse(path_of(key), value.is_number() ? "wrong value" : "wrong type", shown(value),
-               "a finite number");
+        refuse(path_of(key), value.is_number() ? "wrong value" : "wrong type", shown(value), "a finite number");
     }
     return number;
 }

@@ -27,8 +27,7 @@ std::string shown(const nlohmann::json& value);
 
 template <typename Integer>
 Integer read_integer(const nlohmann::json& value, const std::string& path, Integer lowest, Integer highest) {
-    const std::string expected =
-        "an integer from " + std::to_string(lowest) + " to " + std::to_string(highest);
+    const std::string expected = "an integer from " + std::to_string(lowest) + " to " + std::to_string(highest);
     if (value.is_number_unsigned()) {
         const auto number = value.get<std::uint64_t>();
         if (highest >= 0 && number <= static_cast<std::uint64_t>(highest) &&

@@ -17,8 +17,7 @@ void restride(std::byte* base, std::size_t n_rows, std::size_t used, std::size_t
         const std::size_t row = to > from ? n_rows - 1 - i : i;
         std::byte* target = base + row * to * item_bytes;
         std::memmove(target, base + row * from * item_bytes, used * item_bytes);
-        fill_raw(target + used * item_bytes, (to - used) * elements_per_item, element.n_bytes,
-                 element.padding);
+        fill_raw(target + used * item_bytes, (to - used) * elements_per_item, element.n_bytes, element.padding);
     }
 }
 
@@ -26,8 +25,7 @@ void restride(std::byte* base, std::size_t n_rows, std::size_t used, std::size_t
 
 Result<KvCache> KvCache::create(const KvShape& shape, const std::vector<KvLayerElements>& layers) {
     // Each factor is bounded by the job parser, so no product here overflows 64 bits.
-    const std::uint64_t n_elements =
-        static_cast<std::uint64_t>(shape.n_kv_heads) * shape.head_dim * shape.max_columns;
+    const std::uint64_t n_elements = static_cast<std::uint64_t>(shape.n_kv_heads) * shape.head_dim * shape.max_columns;
     std::vector<Layer> placed;
     placed.reserve(layers.size());
     std::uint64_t end = 0;
@@ -51,8 +49,7 @@ Result<KvCache> KvCache::create(const KvShape& shape, const std::vector<KvLayerE
 std::uint32_t KvCache::stored() const noexcept { return std::min(length_, shape_.max_columns); }
 
 void KvCache::reset(std::uint32_t columns) noexcept {
-    const std::size_t n_elements =
-        static_cast<std::size_t>(shape_.n_kv_heads) * shape_.head_dim * shape_.max_columns;
+    const std::size_t n_elements = static_cast<std::size_t>(shape_.n_kv_heads) * shape_.head_dim * shape_.max_columns;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         const KvLayerElements& elements = layers_[i].elements;
         fill_raw(keys(i), n_elements, elements.key.n_bytes, elements.key.padding);
@@ -76,12 +73,21 @@ bool KvCache::use_columns(std::uint32_t columns) noexcept {
     return true;
 }
 
+Span<const std::byte> KvCache::key_rows(std::size_t layer) const noexcept {
+    const std::size_t n_elements = static_cast<std::size_t>(shape_.n_kv_heads) * shape_.head_dim * columns_;
+    return {keys(layer), n_elements * layers_[layer].elements.key.n_bytes};
+}
+
+Span<const std::byte> KvCache::value_rows(std::size_t layer) const noexcept {
+    const std::size_t n_elements = static_cast<std::size_t>(shape_.n_kv_heads) * shape_.head_dim * columns_;
+    return {values(layer), n_elements * layers_[layer].elements.value.n_bytes};
+}
+
 bool KvCache::needs_more_columns(std::uint32_t n_tokens) const noexcept {
     return std::min(length_ + n_tokens, shape_.max_columns) > columns_;
 }
 
-void KvCache::append(Span<const KvOutputs> layers, std::uint32_t n_graph_tokens,
-                     std::uint32_t n_tokens) noexcept {
+void KvCache::append(Span<const KvOutputs> layers, std::uint32_t n_graph_tokens, std::uint32_t n_tokens) noexcept {
     const std::size_t dim = shape_.head_dim;
     const std::size_t n_stored = std::min(n_tokens, columns_ - stored());
     for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -93,8 +99,7 @@ void KvCache::append(Span<const KvOutputs> layers, std::uint32_t n_graph_tokens,
         const std::size_t value_bytes = layers_[i].elements.value.n_bytes;
         for (std::size_t head = 0; head < shape_.n_kv_heads; ++head) {
             std::memcpy(values(i) + (head * columns_ + length_) * dim * value_bytes,
-                        layers[i].values + head * n_graph_tokens * dim * value_bytes,
-                        n_stored * dim * value_bytes);
+                        layers[i].values + head * n_graph_tokens * dim * value_bytes, n_stored * dim * value_bytes);
         }
     }
     length_ += n_tokens;

@@ -64,6 +64,13 @@ class KvCache {
 
     std::byte* values(std::size_t layer) const noexcept { return pool_.data() + layers_[layer].value_offset; }
 
+    // The rows of a layer as they lie in memory: keys (n_kv_heads, head_dim, columns()), values (n_kv_heads,
+    // columns(), head_dim).
+    Span<const std::byte> key_rows(std::size_t layer) const noexcept;
+    Span<const std::byte> value_rows(std::size_t layer) const noexcept;
+
+    std::size_t n_layers() const noexcept { return layers_.size(); }
+
     std::uint32_t length() const noexcept { return length_; } // tokens seen
 
     std::uint32_t columns() const noexcept { return columns_; }

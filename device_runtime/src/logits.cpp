@@ -55,8 +55,8 @@ std::int32_t argmax(const LogitsRow& row) noexcept {
     case DType::kInt32:
         return argmax_integer<std::int32_t>(row);
     case DType::kFloat16:
-        return argmax_by<std::uint16_t>(
-            row, [](std::uint16_t raw) { return key_of_float_bits(raw, 0x8000U, 0x7C00U); });
+        return argmax_by<std::uint16_t>(row,
+                                        [](std::uint16_t raw) { return key_of_float_bits(raw, 0x8000U, 0x7C00U); });
     case DType::kFloat32:
         return argmax_by<std::uint32_t>(
             row, [](std::uint32_t raw) { return key_of_float_bits(raw, 0x80000000U, 0x7F800000U); });

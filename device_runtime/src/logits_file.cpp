@@ -12,19 +12,19 @@ namespace {
 constexpr const char* kFileName = "logits.bin";
 
 Fault io_fault(const std::string& path, const char* what) {
-    return Fault{ExitCode::kIoFailed,
-                 path,
-                 what,
-                 std::strerror(errno),
-                 "a writable folder with space left",
-                 "free space on the device, or ask for fewer logits",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kIoFailed,
+        path,
+        what,
+        std::strerror(errno),
+        "a writable folder with space left",
+        "free space on the device, or ask for fewer logits",
+    };
 }
 
 } // namespace
 
-Result<LogitsFile> LogitsFile::create(const std::string& folder, std::uint64_t max_rows,
-                                      std::uint64_t row_bytes) {
+Result<LogitsFile> LogitsFile::create(const std::string& folder, std::uint64_t max_rows, std::uint64_t row_bytes) {
     const std::string path = folder + "/" + kFileName;
     FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (!file) {

@@ -16,8 +16,7 @@ namespace snapgate {
 class LogitsFile {
   public:
     // Creates `folder`/logits.bin, replacing an older one, and takes room for the largest generation once.
-    static Result<LogitsFile> create(const std::string& folder, std::uint64_t max_rows,
-                                     std::uint64_t row_bytes);
+    static Result<LogitsFile> create(const std::string& folder, std::uint64_t max_rows, std::uint64_t row_bytes);
 
     // Forgets the rows collected so far.
     void clear() noexcept { n_rows_ = 0; }

@@ -28,13 +28,9 @@ ExitCode execute(const UsageError& error) {
     return ExitCode::kUsage;
 }
 
-ExitCode execute(const RunJob& command) {
-    return run_job_file(command.job_file, command.folder, take_stdout());
-}
+ExitCode execute(const RunJob& command) { return run_job_file(command, take_stdout()); }
 
-ExitCode execute(const Probe& command) {
-    return probe(command.backend_library, command.system_library, take_stdout());
-}
+ExitCode execute(const Probe& command) { return probe(command, take_stdout()); }
 
 } // namespace
 

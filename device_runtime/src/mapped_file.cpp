@@ -14,13 +14,14 @@ namespace {
 Fault system_fault(const std::string& path, const char* what) {
     const int error = errno;
     const bool missing = error == ENOENT || error == ENOTDIR;
-    return Fault{missing ? ExitCode::kFileMissing : ExitCode::kIoFailed,
-                 path,
-                 what,
-                 std::strerror(error),
-                 "a readable file",
-                 missing ? "push the artifact again" : "check the storage and permissions of the device",
-                 std::nullopt};
+    return Fault{
+        missing ? ExitCode::kFileMissing : ExitCode::kIoFailed,
+        path,
+        what,
+        std::strerror(error),
+        "a readable file",
+        missing ? "push the artifact again" : "check the storage and permissions of the device",
+    };
 }
 
 } // namespace
@@ -35,13 +36,11 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
         return system_fault(path, "the file cannot be examined");
     }
     if (!S_ISREG(info.st_mode) || info.st_size <= 0) {
-        return Fault{ExitCode::kFileMissing,
-                     path,
-                     "the file has no content",
-                     S_ISREG(info.st_mode) ? "0 bytes" : "not a regular file",
-                     "a regular file",
-                     "push the artifact again",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kFileMissing,    path,
+            "the file has no content", S_ISREG(info.st_mode) ? "0 bytes" : "not a regular file",
+            "a regular file",          "push the artifact again",
+        };
     }
     const auto size = static_cast<std::size_t>(info.st_size);
     void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file.get(), 0);

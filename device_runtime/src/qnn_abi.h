@@ -187,8 +187,7 @@ constexpr std::uint32_t kInfrastructurePerformance = 0;
 // --- core table: the first 49 slots, the same in every version accepted
 // ---------------------------------------------
 
-using LogCallback = void (*)(const char* format, std::uint32_t level, std::uint64_t timestamp,
-                             __builtin_va_list);
+using LogCallback = void (*)(const char* format, std::uint32_t level, std::uint64_t timestamp, __builtin_va_list);
 constexpr std::uint32_t kLogLevelError = 1;
 constexpr std::uint32_t kLogLevelWarning = 2;
 
@@ -202,9 +201,8 @@ struct CoreTable {
     ErrorCode (*backend_free)(Handle backend);
     UnusedSlot context_create;
     UnusedSlot context_unused[3]; // 10-12
-    ErrorCode (*context_create_from_binary)(Handle backend, Handle device, const Config** config,
-                                            const void* binary, std::uint64_t size, Handle* context,
-                                            Handle profile);
+    ErrorCode (*context_create_from_binary)(Handle backend, Handle device, const Config** config, const void* binary,
+                                            std::uint64_t size, Handle* context, Handle profile);
     ErrorCode (*context_free)(Handle context, Handle profile);
     UnusedSlot graph_unused[5]; // 15-19
     ErrorCode (*graph_retrieve)(Handle context, const char* name, Handle* graph);
@@ -255,8 +253,7 @@ struct BinaryInfo;
 struct SystemTable {
     ErrorCode (*context_create)(Handle* system_context);
     UnusedSlot get_binary_info;
-    ErrorCode (*get_metadata)(Handle system_context, const void* binary, std::uint64_t size,
-                              const BinaryInfo** info);
+    ErrorCode (*get_metadata)(Handle system_context, const void* binary, std::uint64_t size, const BinaryInfo** info);
     ErrorCode (*context_free)(Handle system_context);
 };
 

@@ -118,8 +118,7 @@ const char* error_name(std::uint64_t code) noexcept {
     return "UNKNOWN";
 }
 
-Fault call_fault(ExitCode exit_code, std::string where, const char* call, std::uint64_t code,
-                 const char* next_step) {
+Fault call_fault(ExitCode exit_code, std::string where, const char* call, std::uint64_t code, const char* next_step) {
     return Fault{exit_code,
                  std::move(where),
                  std::string(call) + " failed",

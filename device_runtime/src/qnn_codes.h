@@ -15,7 +15,6 @@ constexpr std::uint64_t error_number(std::uint64_t code) noexcept { return code 
 const char* error_name(std::uint64_t code) noexcept;
 
 // A fault for a QNN call that returned `code`.
-Fault call_fault(ExitCode exit_code, std::string where, const char* call, std::uint64_t code,
-                 const char* next_step);
+Fault call_fault(ExitCode exit_code, std::string where, const char* call, std::uint64_t code, const char* next_step);
 
 } // namespace snapgate::qnn

@@ -16,23 +16,25 @@ struct Slot {
 };
 
 Fault load_fault(const std::string& path, const char* what, std::string found, std::string expected) {
-    return Fault{ExitCode::kLibraryLoad,
-                 path,
-                 what,
-                 std::move(found),
-                 std::move(expected),
-                 "push the libraries of one QAIRT release into one folder and name it in LD_LIBRARY_PATH",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kLibraryLoad,
+        path,
+        what,
+        std::move(found),
+        std::move(expected),
+        "push the libraries of one QAIRT release into one folder and name it in LD_LIBRARY_PATH",
+    };
 }
 
 Fault unsupported(const std::string& path, const char* what, std::string found, std::string expected) {
-    return Fault{ExitCode::kApiUnsupported,
-                 path,
-                 what,
-                 std::move(found),
-                 std::move(expected),
-                 "use the QNN libraries that go with the compiler of the artifact",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kApiUnsupported,
+        path,
+        what,
+        std::move(found),
+        std::move(expected),
+        "use the QNN libraries that go with the compiler of the artifact",
+    };
 }
 
 template <typename Slots>
@@ -78,8 +80,7 @@ Status list_providers(const std::string& path, const SharedLibrary& library, con
                       const Provider**& providers, std::uint32_t& n_providers) {
     const auto get_providers = reinterpret_cast<GetProviders>(library.symbol(symbol));
     if (get_providers == nullptr) {
-        return load_fault(path, "not a QNN library of the expected kind", std::string("no symbol ") + symbol,
-                          symbol);
+        return load_fault(path, "not a QNN library of the expected kind", std::string("no symbol ") + symbol, symbol);
     }
     const abi::ErrorCode code = get_providers(&providers, &n_providers);
     if (error_number(code) != 0) {
@@ -95,8 +96,7 @@ Status list_providers(const std::string& path, const SharedLibrary& library, con
 } // namespace
 
 std::string version_text(const abi::Version& version) {
-    return std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
-           std::to_string(version.patch);
+    return std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
 }
 
 void SharedLibrary::Close::operator()(void* handle) const noexcept { dlclose(handle); }
@@ -105,8 +105,7 @@ Result<SharedLibrary> SharedLibrary::open(const std::string& path) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* reason = dlerror();
-        return load_fault(path, "the library cannot be loaded",
-                          reason == nullptr ? "no reason given" : reason,
+        return load_fault(path, "the library cannot be loaded", reason == nullptr ? "no reason given" : reason,
                           "a library for this ABI, with all it depends on");
     }
     return SharedLibrary(handle);
@@ -121,8 +120,7 @@ Result<BackendLibrary> BackendLibrary::open(const std::string& path) {
     }
     const abi::Provider** providers = nullptr;
     std::uint32_t n_providers = 0;
-    SNAPGATE_TRY(
-        list_providers<abi::GetProviders>(path, *library, abi::kGetProvidersSymbol, providers, n_providers));
+    SNAPGATE_TRY(list_providers<abi::GetProviders>(path, *library, abi::kGetProvidersSymbol, providers, n_providers));
     std::string found;
     for (std::uint32_t i = 0; i < n_providers; ++i) {
         const abi::Provider* provider = providers[i];
@@ -135,12 +133,10 @@ Result<BackendLibrary> BackendLibrary::open(const std::string& path) {
             return BackendLibrary(*std::move(library), provider);
         }
         found += (found.empty() ? "" : ", ") + std::string(provider->name == nullptr ? "?" : provider->name) +
-                 " (backend " + std::to_string(provider->backend_id) + ") core API " +
-                 version_text(provider->core);
+                 " (backend " + std::to_string(provider->backend_id) + ") core API " + version_text(provider->core);
     }
     return unsupported(path, "no provider of a supported API generation", found,
-                       "an HTP backend (6) with core API 2." + std::to_string(abi::kCoreMinorMin) +
-                           " or a later 2.x");
+                       "an HTP backend (6) with core API 2." + std::to_string(abi::kCoreMinorMin) + " or a later 2.x");
 }
 
 std::string BackendLibrary::build_id() const {
@@ -156,8 +152,8 @@ Result<SystemLibrary> SystemLibrary::open(const std::string& path) {
     }
     const abi::SystemProvider** providers = nullptr;
     std::uint32_t n_providers = 0;
-    SNAPGATE_TRY(list_providers<abi::GetSystemProviders>(path, *library, abi::kGetSystemProvidersSymbol,
-                                                         providers, n_providers));
+    SNAPGATE_TRY(list_providers<abi::GetSystemProviders>(path, *library, abi::kGetSystemProvidersSymbol, providers,
+                                                         n_providers));
     std::string found;
     for (std::uint32_t i = 0; i < n_providers; ++i) {
         const abi::SystemProvider* provider = providers[i];

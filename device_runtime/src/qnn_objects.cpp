@@ -11,8 +11,7 @@ namespace snapgate::qnn {
 namespace {
 
 // Called by the library, possibly from its own threads.
-void on_library_log(const char* format, std::uint32_t level, std::uint64_t,
-                    __builtin_va_list arguments) noexcept {
+void on_library_log(const char* format, std::uint32_t level, std::uint64_t, __builtin_va_list arguments) noexcept {
     char text[512];
     if (format == nullptr || std::vsnprintf(text, sizeof text, format, arguments) < 0) {
         return;
@@ -65,8 +64,7 @@ Result<Backend> create_backend(const abi::CoreTable& table, const Log& log) {
     return Backend(handle, {&table});
 }
 
-Result<Device> create_device(const abi::CoreTable& table, const Log& log,
-                             std::optional<std::uint32_t> soc_number) {
+Result<Device> create_device(const abi::CoreTable& table, const Log& log, std::optional<std::uint32_t> soc_number) {
     const abi::HtpDeviceSoc soc{abi::kHtpDeviceOptionSoc, soc_number.value_or(0), soc_number.value_or(0), 0};
     abi::Config config{};
     config.option = abi::kConfigCustom;
@@ -75,9 +73,8 @@ Result<Device> create_device(const abi::CoreTable& table, const Log& log,
     abi::Handle handle = nullptr;
     const abi::ErrorCode code = table.device_create(log.get(), soc_number ? configs : nullptr, &handle);
     if (error_number(code) != 0) {
-        return call_fault(
-            ExitCode::kDeviceFailed, "device", "deviceCreate", code,
-            "look at the first error above: a missing skel library or a closed DSP ends here too");
+        return call_fault(ExitCode::kDeviceFailed, "device", "deviceCreate", code,
+                          "look at the first error above: a missing skel library or a closed DSP ends here too");
     }
     return Device(handle, {&table});
 }
@@ -85,8 +82,8 @@ Result<Device> create_device(const abi::CoreTable& table, const Log& log,
 Result<Context> create_context(const abi::CoreTable& table, const Backend& backend, const Device& device,
                                Span<const std::byte> binary, const std::string& name) {
     abi::Handle handle = nullptr;
-    const abi::ErrorCode code = table.context_create_from_binary(
-        backend.get(), device.get(), nullptr, binary.data(), binary.size(), &handle, nullptr);
+    const abi::ErrorCode code = table.context_create_from_binary(backend.get(), device.get(), nullptr, binary.data(),
+                                                                 binary.size(), &handle, nullptr);
     if (error_number(code) != 0) {
         return call_fault(ExitCode::kContextFailed, name, "contextCreateFromBinary", code,
                           "check that the libraries are at least as new as the compiler of the artifact");
@@ -94,8 +91,7 @@ Result<Context> create_context(const abi::CoreTable& table, const Backend& backe
     return Context(handle, {&table});
 }
 
-Result<abi::Handle> retrieve_graph(const abi::CoreTable& table, const Context& context,
-                                   const std::string& name) {
+Result<abi::Handle> retrieve_graph(const abi::CoreTable& table, const Context& context, const std::string& name) {
     abi::Handle handle = nullptr;
     const abi::ErrorCode code = table.graph_retrieve(context.get(), name.c_str(), &handle);
     if (error_number(code) != 0 || handle == nullptr) {
@@ -112,8 +108,7 @@ PowerVote PowerVote::burst(const abi::CoreTable& table) {
     const abi::HtpInfrastructure* infrastructure = nullptr;
     abi::ErrorCode code = table.device_get_infrastructure(&infrastructure);
     if (error_number(code) == 0 && infrastructure != nullptr &&
-        infrastructure->type == abi::kInfrastructurePerformance &&
-        infrastructure->create_power_config_id != nullptr &&
+        infrastructure->type == abi::kInfrastructurePerformance && infrastructure->create_power_config_id != nullptr &&
         infrastructure->destroy_power_config_id != nullptr && infrastructure->set_power_config != nullptr) {
         code = infrastructure->create_power_config_id(0, 0, &vote.id_);
         if (error_number(code) == 0) {
@@ -143,8 +138,7 @@ PowerVote PowerVote::burst(const abi::CoreTable& table) {
 }
 
 PowerVote::PowerVote(PowerVote&& other) noexcept
-    : infrastructure_(std::exchange(other.infrastructure_, nullptr)), id_(other.id_),
-      accepted_(other.accepted_) {}
+    : infrastructure_(std::exchange(other.infrastructure_, nullptr)), id_(other.id_), accepted_(other.accepted_) {}
 
 PowerVote& PowerVote::operator=(PowerVote&& other) noexcept {
     std::swap(infrastructure_, other.infrastructure_);

@@ -38,16 +38,14 @@ Log create_log(const abi::CoreTable& table);
 Result<Backend> create_backend(const abi::CoreTable& table, const Log& log);
 
 // With a SoC number the device is configured for it; without, the library's own default is taken.
-Result<Device> create_device(const abi::CoreTable& table, const Log& log,
-                             std::optional<std::uint32_t> soc_number);
+Result<Device> create_device(const abi::CoreTable& table, const Log& log, std::optional<std::uint32_t> soc_number);
 
 // `binary` must stay mapped until the context is freed. `name` is the file, for messages.
 Result<Context> create_context(const abi::CoreTable& table, const Backend& backend, const Device& device,
                                Span<const std::byte> binary, const std::string& name);
 
 // The handle belongs to the context.
-Result<abi::Handle> retrieve_graph(const abi::CoreTable& table, const Context& context,
-                                   const std::string& name);
+Result<abi::Handle> retrieve_graph(const abi::CoreTable& table, const Context& context, const std::string& name);
 
 // A vote for the highest clocks, withdrawn on destruction.
 class PowerVote {

@@ -12,13 +12,14 @@ namespace snapgate {
 namespace {
 
 Fault io_fault(const std::string& path, const char* what) {
-    return Fault{ExitCode::kIoFailed,
-                 path,
-                 what,
-                 std::strerror(errno),
-                 "a writable folder with space left",
-                 "free space on the device, or name another folder with --out",
-                 std::nullopt};
+    return Fault{
+        ExitCode::kIoFailed,
+        path,
+        what,
+        std::strerror(errno),
+        "a writable folder with space left",
+        "free space on the device, or name another folder with --out",
+    };
 }
 
 } // namespace

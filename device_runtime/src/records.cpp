@@ -17,9 +17,8 @@ Json or_null(const std::optional<T>& value) {
 }
 
 Json to_json(const ClockReading& clock) {
-    return {{"monotonic_ns", clock.monotonic_ns},
-            {"boottime_ns", clock.boottime_ns},
-            {"realtime_ns", clock.realtime_ns}};
+    return {
+        {"monotonic_ns", clock.monotonic_ns}, {"boottime_ns", clock.boottime_ns}, {"realtime_ns", clock.realtime_ns}};
 }
 
 Json to_json(const PrefillChunk& chunk) {

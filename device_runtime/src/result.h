@@ -20,7 +20,7 @@ struct Fault {
     std::string found;
     std::string expected;
     std::string next_step;
-    std::optional<std::uint64_t> qnn_code;
+    std::optional<std::uint64_t> qnn_code = {};
 };
 
 class [[nodiscard]] Status {
@@ -69,10 +69,10 @@ class [[nodiscard]] Result {
 } // namespace snapgate
 
 // Hands a failure to the caller; goes on after success.
-#define SNAPGATE_TRY(expression)                                                                             \
-    do {                                                                                                     \
-        ::snapgate::Status snapgate_try_status = (expression);                                               \
-        if (!snapgate_try_status) {                                                                          \
-            return std::move(snapgate_try_status).fault();                                                   \
-        }                                                                                                    \
+#define SNAPGATE_TRY(expression)                                                                                       \
+    do {                                                                                                               \
+        ::snapgate::Status snapgate_try_status = (expression);                                                         \
+        if (!snapgate_try_status) {                                                                                    \
+            return std::move(snapgate_try_status).fault();                                                             \
+        }                                                                                                              \
     } while (false)

@@ -4,8 +4,7 @@
 
 namespace snapgate {
 
-Result<RopeTable> RopeTable::create(Span<const std::byte> reals, const Encoding& encoding,
-                                    std::uint32_t row_length) {
+Result<RopeTable> RopeTable::create(Span<const std::byte> reals, const Encoding& encoding, std::uint32_t row_length) {
     const std::size_t n_elements = reals.size() / sizeof(float);
     auto rows = AlignedBuffer::allocate(n_elements * encoding.element_bytes(), "RoPE table");
     if (!rows) {

@@ -10,7 +10,10 @@
 #include "session.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <exception>
+#include <fcntl.h>
 #include <new>
 #include <optional>
 
@@ -26,13 +29,14 @@ Result<Job> read_job_file(const std::string& path) {
     }
     const Span<const std::byte> bytes = file->bytes();
     if (bytes.size() > kMaxJobBytes) {
-        return Fault{ExitCode::kJobInvalid,
-                     path,
-                     "the job file is too large",
-                     std::to_string(bytes.size()) + " bytes",
-                     "at most " + std::to_string(kMaxJobBytes),
-                     "split the prompts over several jobs",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kJobInvalid,
+            path,
+            "the job file is too large",
+            std::to_string(bytes.size()) + " bytes",
+            "at most " + std::to_string(kMaxJobBytes),
+            "split the prompts over several jobs",
+        };
     }
     return parse_job(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
@@ -78,13 +82,37 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
     return records.write(read_process_memory("end"));
 }
 
+Status dump_cache(KvCache& cache, const std::string& folder) {
+    const std::string path = folder + "/kv_cache.bin";
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    bool written = static_cast<bool>(file);
+    cache.use_columns(cache.max_columns());
+    for (std::size_t layer = 0; written && layer < cache.n_layers(); ++layer) {
+        for (const Span<const std::byte> rows : {cache.key_rows(layer), cache.value_rows(layer)}) {
+            written = written && write_fully(file.get(), rows.data(), rows.size());
+        }
+    }
+    if (!written) {
+        return Fault{
+            ExitCode::kIoFailed,
+            path,
+            "the cache cannot be written",
+            std::strerror(errno),
+            "a writable folder with space left",
+            "free space on the device",
+        };
+    }
+    return {};
+}
+
 // The session and all it holds are gone when this returns: power votes are withdrawn before the end record.
-Status run(const Job& job, const std::string& folder, RecordWriter& records) {
+Status run(const Job& job, const RunJob& command, RecordWriter& records) {
     auto session = Session::load(job, records);
     if (!session) {
         return std::move(session).fault();
     }
-    return run_prompts(job, **session, folder, records);
+    SNAPGATE_TRY(run_prompts(job, **session, command.folder, records));
+    return command.dump_cache ? dump_cache((*session)->cache(), command.folder) : Status();
 }
 
 // Turns whatever the work throws into a fault: nothing in this program throws on purpose past job_parser.cpp.
@@ -93,25 +121,19 @@ Status guarded(Work work) noexcept {
     try {
         return work();
     } catch (const std::bad_alloc&) {
-        return Fault{ExitCode::kOutOfMemory,
-                     "runner",
-                     "memory cannot be allocated",
-                     "std::bad_alloc",
-                     "",
-                     "close other apps, or use a shorter context",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kOutOfMemory, "runner", "memory cannot be allocated",
+            "std::bad_alloc",       "",       "close other apps, or use a shorter context",
+        };
     } catch (const std::exception& error) {
-        return Fault{ExitCode::kInternal, "runner", "an exception nobody expected",
-                     error.what(),        "none",   "report this with the job file",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kInternal, "runner", "an exception nobody expected",
+            error.what(),        "none",   "report this with the job file",
+        };
     } catch (...) {
-        return Fault{ExitCode::kInternal,
-                     "runner",
-                     "an exception of unknown type",
-                     "",
-                     "none",
-                     "report this with the job file",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kInternal, "runner", "an exception of unknown type", "", "none", "report this with the job file",
+        };
     }
 }
 
@@ -138,11 +160,11 @@ ExitCode finish(const Status& outcome, RecordWriter& records) {
 
 } // namespace
 
-ExitCode run_job_file(const std::string& job_file, const std::string& folder, FileDescriptor stdout_fd) {
+ExitCode run_job_file(const RunJob& command, FileDescriptor stdout_fd) {
     RecordWriter records(std::move(stdout_fd));
     const Status outcome = guarded([&]() -> Status {
-        const Status folder_status = records.open_folder(folder);
-        auto job = read_job_file(job_file);
+        const Status folder_status = records.open_folder(command.folder);
+        auto job = read_job_file(command.job_file);
         StartRecord start;
         start.clock = read_clocks();
         if (job) {
@@ -156,20 +178,19 @@ ExitCode run_job_file(const std::string& job_file, const std::string& folder, Fi
         if (!job) {
             return std::move(job).fault();
         }
-        return run(*job, folder, records);
+        return run(*job, command, records);
     });
     return finish(outcome, records);
 }
 
-ExitCode probe(const std::string& backend_library, const std::string& system_library,
-               FileDescriptor stdout_fd) {
+ExitCode probe(const Probe& command, FileDescriptor stdout_fd) {
     RecordWriter records(std::move(stdout_fd));
     const Status outcome = guarded([&]() -> Status {
         StartRecord start;
         start.clock = read_clocks();
         SNAPGATE_TRY(records.write(start));
-        auto platform =
-            Platform::open(backend_library, system_library, std::nullopt, PerformanceMode::kDefault, records);
+        auto platform = Platform::open(command.backend_library, command.system_library, std::nullopt,
+                                       PerformanceMode::kDefault, records);
         if (!platform) {
             return std::move(platform).fault();
         }

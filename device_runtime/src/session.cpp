@@ -15,8 +15,7 @@ namespace {
 // Runs one load phase and records how long it took. A phase that fails leaves no record; the error says
 // where.
 template <typename Work>
-auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work)
-    -> decltype(work()) {
+auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work) -> decltype(work()) {
     set_crash_place(name, 0);
     PhaseRecord phase{name, detail, monotonic_ns(), 0};
     auto result = work();
@@ -59,10 +58,9 @@ Status check_job_graphs(const Job& job) {
 
 } // namespace
 
-Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_library,
-                                                 const std::string& system_library,
-                                                 std::optional<std::uint32_t> soc_number,
-                                                 PerformanceMode mode, RecordWriter& records) {
+Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_library, const std::string& system_library,
+                                                 std::optional<std::uint32_t> soc_number, PerformanceMode mode,
+                                                 RecordWriter& records) {
     std::unique_ptr<Platform> platform(new Platform());
     SNAPGATE_TRY(timed_phase(records, "open_libraries", backend_library, [&]() -> Status {
         auto backend = qnn::BackendLibrary::open(backend_library);
@@ -100,18 +98,17 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
         return {};
     }));
     const qnn::BackendLibrary& library = *platform->backend_library_;
-    SNAPGATE_TRY(records.write(PlatformRecord{library.provider_name(), library.core_version(),
-                                              library.backend_version(), platform->system().version(),
-                                              library.build_id(), device_config, name_of(mode),
-                                              platform->power_.accepted(), "heap"}));
+    SNAPGATE_TRY(records.write(PlatformRecord{
+        library.provider_name(), library.core_version(), library.backend_version(), platform->system().version(),
+        library.build_id(), device_config, name_of(mode), platform->power_.accepted(), "heap"}));
     return platform;
 }
 
 Result<std::unique_ptr<Session>> Session::load(const Job& job, RecordWriter& records) {
     SNAPGATE_TRY(check_job_graphs(job));
     std::unique_ptr<Session> session(new Session());
-    auto platform = Platform::open(job.backend_library, job.system_library, job.model.soc_number,
-                                   job.performance_mode, records);
+    auto platform =
+        Platform::open(job.backend_library, job.system_library, job.model.soc_number, job.performance_mode, records);
     if (!platform) {
         return std::move(platform).fault();
     }
@@ -157,18 +154,15 @@ Status Session::load_binaries(const Job& job, RecordWriter& records) {
 }
 
 Status Session::load_rope(const JobModel& model, RecordWriter& records) {
-    auto file =
-        timed_phase(records, "read", model.rope_table, [&] { return MappedFile::open(model.rope_table); });
+    auto file = timed_phase(records, "read", model.rope_table, [&] { return MappedFile::open(model.rope_table); });
     if (!file) {
         return std::move(file).fault();
     }
     rope_file_.emplace(*std::move(file));
     const Span<const std::byte> bytes = rope_file_->bytes();
-    const std::uint64_t half =
-        static_cast<std::uint64_t>(model.context_length) * (model.head_dim / 2) * sizeof(float);
-    SNAPGATE_TRY(timed_phase(records, "verify", model.rope_table, [&] {
-        return verify_content(model.rope_table, bytes, 2 * half, model.rope_sha256);
-    }));
+    const std::uint64_t half = static_cast<std::uint64_t>(model.context_length) * (model.head_dim / 2) * sizeof(float);
+    SNAPGATE_TRY(timed_phase(records, "verify", model.rope_table,
+                             [&] { return verify_content(model.rope_table, bytes, 2 * half, model.rope_sha256); }));
     rope_ = {bytes.subspan(0, half), bytes.subspan(half, half)};
     return {};
 }
@@ -215,19 +209,17 @@ Status Session::create_graphs(const Job& job, RecordWriter& records) {
         }
         std::vector<KvLayerElements> layers;
         for (std::size_t layer = 0; layer < job.model.n_layers; ++layer) {
-            layers.push_back(
-                {kv_element(*tensors->past_keys[layer]), kv_element(*tensors->past_values[layer])});
+            layers.push_back({kv_element(*tensors->past_keys[layer]), kv_element(*tensors->past_values[layer])});
         }
-        auto cache = KvCache::create({job.model.n_kv_heads, job.model.head_dim, job.model.context_length,
-                                      job.model.context_length - 1},
-                                     layers);
+        auto cache = KvCache::create(
+            {job.model.n_kv_heads, job.model.head_dim, job.model.context_length, job.model.context_length - 1}, layers);
         if (!cache) {
             return std::move(cache).fault();
         }
         cache_.emplace(*std::move(cache));
         for (const Retrieved& item : retrieved) {
-            auto graph = StepGraph::create(platform_->table(), item.handle, *item.spec, *item.info, job.model,
-                                           rope_, *cache_);
+            auto graph =
+                StepGraph::create(platform_->table(), item.handle, *item.spec, *item.info, job.model, rope_, *cache_);
             if (!graph) {
                 return std::move(graph).fault();
             }

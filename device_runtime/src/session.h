@@ -24,10 +24,9 @@ class Platform {
   public:
     // Writes a phase record for each step and the platform record. Without a SoC number (a probe) the device
     // is opened as the library chooses.
-    static Result<std::unique_ptr<Platform>> open(const std::string& backend_library,
-                                                  const std::string& system_library,
-                                                  std::optional<std::uint32_t> soc_number,
-                                                  PerformanceMode mode, RecordWriter& records);
+    static Result<std::unique_ptr<Platform>> open(const std::string& backend_library, const std::string& system_library,
+                                                  std::optional<std::uint32_t> soc_number, PerformanceMode mode,
+                                                  RecordWriter& records);
 
     const qnn::abi::CoreTable& table() const noexcept { return backend_library_->table(); }
 

@@ -87,8 +87,7 @@ void Sha256::update(Span<const std::byte> bytes) noexcept {
 
 std::string Sha256::hex_digest() {
     const std::uint64_t n_bits = n_bytes_ * 8;
-    std::array<std::byte, 72>
-        padding{}; // 0x80, zeros up to 56 modulo 64, then the length in bits, big-endian
+    std::array<std::byte, 72> padding{}; // 0x80, zeros up to 56 modulo 64, then the length in bits, big-endian
     padding[0] = std::byte{0x80};
     const std::size_t n_zeros = (n_pending_ < 56 ? 55 : 119) - n_pending_;
     for (std::size_t i = 0; i < 8; ++i) {

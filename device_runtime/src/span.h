@@ -14,8 +14,7 @@ class Span {
 
     constexpr Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
 
-    Span(const std::vector<std::remove_const_t<T>>& items) noexcept
-        : data_(items.data()), size_(items.size()) {}
+    Span(const std::vector<std::remove_const_t<T>>& items) noexcept : data_(items.data()), size_(items.size()) {}
 
     constexpr T* data() const noexcept { return data_; }
 
@@ -30,9 +29,7 @@ class Span {
     constexpr T* end() const noexcept { return data_ + size_; }
 
     // The caller guarantees offset + count <= size().
-    constexpr Span subspan(std::size_t offset, std::size_t count) const noexcept {
-        return Span(data_ + offset, count);
-    }
+    constexpr Span subspan(std::size_t offset, std::size_t count) const noexcept { return Span(data_ + offset, count); }
 
   private:
     T* data_ = nullptr;

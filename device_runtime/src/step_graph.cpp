@@ -22,10 +22,8 @@ abi::Tensor describe(const qnn::TensorInfo& info, std::byte* data, std::uint32_t
     tensor.type = info.type;
     tensor.data_format = info.data_format;
     tensor.data_type = info.data_type;
-    tensor.quantize.definition =
-        info.has_scale_offset ? abi::kQuantizationDefined : abi::kQuantizationUndefined;
-    tensor.quantize.encoding =
-        info.has_scale_offset ? abi::kEncodingScaleOffset : abi::kQuantizationUndefined;
+    tensor.quantize.definition = info.has_scale_offset ? abi::kQuantizationDefined : abi::kQuantizationUndefined;
+    tensor.quantize.encoding = info.has_scale_offset ? abi::kEncodingScaleOffset : abi::kQuantizationUndefined;
     tensor.quantize.scale_offset = {info.scale, info.offset};
     tensor.rank = static_cast<std::uint32_t>(info.dimensions.size());
     tensor.dimensions = info.dimensions.data();
@@ -137,12 +135,11 @@ Status StepGraph::step(Span<const std::int32_t> tokens, std::uint32_t n_past) {
     cos_table_.copy_rows(n_past, n_tokens_, cos_.data());
     sin_table_.copy_rows(n_past, n_tokens_, sin_.data());
     const abi::ErrorCode code =
-        table_->graph_execute(graph_, inputs_.data(), static_cast<std::uint32_t>(inputs_.size()),
-                              outputs_.data(), static_cast<std::uint32_t>(outputs_.size()), nullptr, nullptr);
+        table_->graph_execute(graph_, inputs_.data(), static_cast<std::uint32_t>(inputs_.size()), outputs_.data(),
+                              static_cast<std::uint32_t>(outputs_.size()), nullptr, nullptr);
     if (qnn::error_number(code) != 0) {
         return qnn::call_fault(ExitCode::kExecuteFailed, name_ + " at position " + std::to_string(n_past),
-                               "graphExecute", code,
-                               "look at the first error above, then run the job once more");
+                               "graphExecute", code, "look at the first error above, then run the job once more");
     }
     return {};
 }

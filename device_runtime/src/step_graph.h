@@ -29,9 +29,9 @@ class StepGraph {
   public:
     // `info` is what the binary says about the graph, already verified against `spec`. The past inputs are
     // bound to `cache`, which must outlive the graph and stay where it is.
-    static Result<StepGraph> create(const qnn::abi::CoreTable& table, qnn::abi::Handle graph,
-                                    const GraphSpec& spec, const qnn::GraphInfo& info, const JobModel& model,
-                                    const RopeReals& rope, const KvCache& cache);
+    static Result<StepGraph> create(const qnn::abi::CoreTable& table, qnn::abi::Handle graph, const GraphSpec& spec,
+                                    const qnn::GraphInfo& info, const JobModel& model, const RopeReals& rope,
+                                    const KvCache& cache);
 
     // Fills the inputs for `tokens` (at most n_tokens(); the rest of the step is padding with id 0) at
     // position `n_past`, and executes. EXECUTE_FAILED carries the QNN code. Allocates nothing on success.

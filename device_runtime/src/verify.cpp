@@ -31,8 +31,8 @@ std::uint32_t qnn_data_type(DType dtype) noexcept {
 }
 
 std::string data_type_text(std::uint32_t data_type) {
-    for (const DType dtype : {DType::kInt32, DType::kFloat16, DType::kFloat32, DType::kUFixed8,
-                              DType::kUFixed16, DType::kSFixed8, DType::kSFixed16}) {
+    for (const DType dtype : {DType::kInt32, DType::kFloat16, DType::kFloat32, DType::kUFixed8, DType::kUFixed16,
+                              DType::kSFixed8, DType::kSFixed16}) {
         if (qnn_data_type(dtype) == data_type) {
             return name_of(dtype);
         }
@@ -57,7 +57,7 @@ Fault tensor_fault(const std::string& where, const char* what, std::string found
         std::move(found),
         std::move(expected),
         "the binary and the manifest are not of one preparation: prepare and push the artifact again",
-        std::nullopt};
+    };
 }
 
 Status verify_tensor(const std::string& where, const TensorInfo& found, const TensorSpec& expected,
@@ -72,8 +72,7 @@ Status verify_tensor(const std::string& where, const TensorInfo& found, const Te
         return tensor_fault(where, "wrong dtype", data_type_text(found.data_type), name_of(expected.dtype));
     }
     if (found.dimensions != expected.shape) { // and with it rank and byte size
-        return tensor_fault(where, "wrong dimensions", shape_text(found.dimensions),
-                            shape_text(expected.shape));
+        return tensor_fault(where, "wrong dimensions", shape_text(found.dimensions), shape_text(expected.shape));
     }
     if (is_fixed(expected.dtype)) {
         const std::string wanted = encoding_text(*expected.scale, *expected.zero_point);
@@ -82,8 +81,8 @@ Status verify_tensor(const std::string& where, const TensorInfo& found, const Te
         }
         const std::int64_t zero_point = -static_cast<std::int64_t>(found.offset);
         if (static_cast<float>(*expected.scale) != found.scale || zero_point != *expected.zero_point) {
-            return tensor_fault(where, "wrong encoding",
-                                encoding_text(static_cast<double>(found.scale), zero_point), wanted);
+            return tensor_fault(where, "wrong encoding", encoding_text(static_cast<double>(found.scale), zero_point),
+                                wanted);
         }
     }
     return {};
@@ -105,20 +104,20 @@ Status verify_tensors(const std::string& graph, const std::vector<TensorInfo>& f
         SNAPGATE_TRY(verify_tensor(where, *match, spec, type));
     }
     if (found.size() != expected.size()) {
-        return tensor_fault(
-            graph, type == qnn::abi::kAppWrite ? "wrong number of inputs" : "wrong number of outputs",
-            std::to_string(found.size()), std::to_string(expected.size()));
+        return tensor_fault(graph, type == qnn::abi::kAppWrite ? "wrong number of inputs" : "wrong number of outputs",
+                            std::to_string(found.size()), std::to_string(expected.size()));
     }
     return {};
 }
 
 } // namespace
 
-Status verify_content(const std::string& path, Span<const std::byte> content,
-                      std::optional<std::uint64_t> n_bytes, const std::string& sha256) {
+Status verify_content(const std::string& path, Span<const std::byte> content, std::optional<std::uint64_t> n_bytes,
+                      const std::string& sha256) {
     const auto damaged = [&path](const char* what, std::string found, std::string expected) {
-        return Fault{ExitCode::kHashMismatch,   path,        what, std::move(found), std::move(expected),
-                     "push the artifact again", std::nullopt};
+        return Fault{
+            ExitCode::kHashMismatch, path, what, std::move(found), std::move(expected), "push the artifact again",
+        };
     };
     if (n_bytes && content.size() != *n_bytes) {
         return damaged("wrong file size", std::to_string(content.size()) + " bytes",
@@ -133,13 +132,14 @@ Status verify_content(const std::string& path, Span<const std::byte> content,
 
 Status verify_target(const std::string& path, const qnn::BinaryInfo& info, const JobModel& model) {
     const auto wrong = [&path](const char* what, std::string found, std::string expected) {
-        return Fault{ExitCode::kArchMismatch,
-                     path,
-                     what,
-                     std::move(found),
-                     std::move(expected),
-                     "prepare the artifact for the SoC of this phone",
-                     std::nullopt};
+        return Fault{
+            ExitCode::kArchMismatch,
+            path,
+            what,
+            std::move(found),
+            std::move(expected),
+            "prepare the artifact for the SoC of this phone",
+        };
     };
     const std::string arch = "v" + std::to_string(model.htp_arch);
     if (!info.dsp_arch) {

@@ -12,8 +12,8 @@
 namespace snapgate {
 
 // HASH_MISMATCH when size or sha256 differ. Size is compared first; `n_bytes` may be unknown.
-Status verify_content(const std::string& path, Span<const std::byte> content,
-                      std::optional<std::uint64_t> n_bytes, const std::string& sha256);
+Status verify_content(const std::string& path, Span<const std::byte> content, std::optional<std::uint64_t> n_bytes,
+                      const std::string& sha256);
 
 // ARCH_MISMATCH when the binary was compiled for another HTP arch or SoC, or does not say for which.
 Status verify_target(const std::string& path, const qnn::BinaryInfo& info, const JobModel& model);

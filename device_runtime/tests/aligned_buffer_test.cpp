@@ -12,8 +12,7 @@ TEST_CASE("buffers are aligned to 128 bytes, zeroed, and padded to a multiple of
         REQUIRE(buffer);
         CHECK(reinterpret_cast<std::uintptr_t>(buffer->data()) % 128 == 0);
         CHECK(buffer->size() == n_bytes);
-        for (std::uint64_t i = 0; i < round_up_to_alignment(n_bytes);
-             ++i) { // the sanitizer watches the padding
+        for (std::uint64_t i = 0; i < round_up_to_alignment(n_bytes); ++i) { // the sanitizer watches the padding
             CHECK(buffer->data()[i] == std::byte{0});
         }
     }

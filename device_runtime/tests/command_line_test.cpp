@@ -20,6 +20,11 @@ TEST_CASE("a job needs its file and a folder, in any order") {
     REQUIRE(run != nullptr);
     CHECK(run->job_file == "job.json");
     CHECK(run->folder == "results");
+    CHECK_FALSE(run->dump_cache);
+    const Command dumping = parse_command_line({"--dump-cache", "--out", "results", "--job", "job.json"});
+    CHECK(std::get<RunJob>(dumping).dump_cache);
+    CHECK(usage_error({"--probe", "--dump-cache", "--backend", "a", "--system", "b"}) ==
+          "options that do not go together");
 }
 
 TEST_CASE("a probe needs both libraries") {

@@ -70,8 +70,7 @@ TEST_CASE("a cache that changes its scale from prefill to decode is refused") {
     GraphSpec decode = fixtures::graph(1);
     CHECK(check_shared_encodings({*find_tensors(prefill, model), *find_tensors(decode, model)}));
     decode.inputs[4].scale = 0.51;
-    const Status status =
-        check_shared_encodings({*find_tensors(prefill, model), *find_tensors(decode, model)});
+    const Status status = check_shared_encodings({*find_tensors(prefill, model), *find_tensors(decode, model)});
     REQUIRE_FALSE(status);
     CHECK(status.fault().where == "job/past_key_0_in");
     CHECK(status.fault().found == "ufixed8 scale 0.51 zero point 128");
@@ -82,8 +81,7 @@ TEST_CASE("logits of both graphs must have one encoding") {
     const GraphSpec prefill = fixtures::graph(3);
     GraphSpec decode = fixtures::graph(1);
     decode.outputs[0].zero_point = 1;
-    const Status status =
-        check_shared_encodings({*find_tensors(prefill, model), *find_tensors(decode, model)});
+    const Status status = check_shared_encodings({*find_tensors(prefill, model), *find_tensors(decode, model)});
     REQUIRE_FALSE(status);
     CHECK(status.fault().where == "job/logits");
 }

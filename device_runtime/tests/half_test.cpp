@@ -17,10 +17,8 @@ TEST_CASE("float16 of numbers that it holds exactly") {
 }
 
 TEST_CASE("float16 rounds to nearest and ties to even") {
-    CHECK(half_from_float(2049.0F) ==
-          half_from_float(2048.0F)); // halfway between 2048 and 2050: even is 2048
-    CHECK(half_from_float(2051.0F) ==
-          half_from_float(2052.0F)); // halfway between 2050 and 2052: even is 2052
+    CHECK(half_from_float(2049.0F) == half_from_float(2048.0F)); // halfway between 2048 and 2050: even is 2048
+    CHECK(half_from_float(2051.0F) == half_from_float(2052.0F)); // halfway between 2050 and 2052: even is 2052
     CHECK(half_from_float(2049.001F) == half_from_float(2050.0F));
     CHECK(half_from_float(0.1F) == 0x2E66);
     CHECK(half_from_float(2.98023223876953125e-08F) == 0); // half the smallest subnormal: even is 0

@@ -18,8 +18,7 @@ json tensor_json(const TensorSpec& spec) {
 }
 
 json graph_json(const GraphSpec& graph) {
-    json object = {
-        {"name", graph.name}, {"n_tokens", graph.n_tokens}, {"epcontext_nodes", 1}, {"cpu_nodes", 0}};
+    json object = {{"name", graph.name}, {"n_tokens", graph.n_tokens}, {"epcontext_nodes", 1}, {"cpu_nodes", 0}};
     for (const TensorSpec& spec : graph.inputs) {
         object["inputs"].push_back(tensor_json(spec));
     }
@@ -39,26 +38,26 @@ json context_json(std::uint32_t n_tokens) {
 
 // A valid job for fixtures::model() with one prompt.
 json job_json() {
-    return {{"schema", "snapgate.job/1"},
-            {"run_id", "run-1"},
-            {"nonce", "n1"},
-            {"libraries", {{"backend", "libQnnHtp.so"}, {"system", "libQnnSystem.so"}}},
-            {"performance_mode", "burst"},
-            {"model",
-             {{"n_layers", 1},
-              {"n_kv_heads", 1},
-              {"head_dim", 2},
-              {"vocab_size", 10},
-              {"context_length", 8},
-              {"mask_value", -100.0},
-              {"eos_ids", {9}},
-              {"soc_number", 57},
-              {"htp_arch", 75},
-              {"rope_table", "rope.bin"},
-              {"rope_sha256", std::string(64, 'b')}}},
-            {"contexts", json::array({context_json(3), context_json(1)})},
-            {"prompts",
-             json::array({{{"prompt_id", "p"}, {"mode", "generate"}, {"tokens", {1, 2, 3}}, {"n_gen", 4}}})}};
+    return {
+        {"schema", "snapgate.job/1"},
+        {"run_id", "run-1"},
+        {"nonce", "n1"},
+        {"libraries", {{"backend", "libQnnHtp.so"}, {"system", "libQnnSystem.so"}}},
+        {"performance_mode", "burst"},
+        {"model",
+         {{"n_layers", 1},
+          {"n_kv_heads", 1},
+          {"head_dim", 2},
+          {"vocab_size", 10},
+          {"context_length", 8},
+          {"mask_value", -100.0},
+          {"eos_ids", {9}},
+          {"soc_number", 57},
+          {"htp_arch", 75},
+          {"rope_table", "rope.bin"},
+          {"rope_sha256", std::string(64, 'b')}}},
+        {"contexts", json::array({context_json(3), context_json(1)})},
+        {"prompts", json::array({{{"prompt_id", "p"}, {"mode", "generate"}, {"tokens", {1, 2, 3}}, {"n_gen", 4}}})}};
 }
 
 Fault refusal(const json& job) {
@@ -167,8 +166,7 @@ TEST_CASE("a number out of range is refused, however large") {
     check_invalid(with("/model/n_layers", 0), "job.model.n_layers");
     check_invalid(with("/model/head_dim", 3), "job.model.head_dim");
     check_invalid(with("/model/mask_value", 0), "job.model.mask_value");
-    check_invalid(with("/contexts/0/graphs/0/inputs/0/shape/0", 0),
-                  "job.contexts[0].graphs[0].inputs[0].shape[0]");
+    check_invalid(with("/contexts/0/graphs/0/inputs/0/shape/0", 0), "job.contexts[0].graphs[0].inputs[0].shape[0]");
     const std::string huge = job_json().dump();
     auto text = huge;
     text.replace(text.find("-100.0"), 6, "-1e999");
@@ -205,9 +203,8 @@ TEST_CASE("a field that occurs twice is refused") {
 }
 
 TEST_CASE("text that is no JSON, or nested without end, is refused") {
-    for (const std::string& text :
-         {std::string(), std::string("{"), std::string("nul"), std::string("[]"), std::string(100000, '['),
-          std::string("\xff\xfe"), job_json().dump() + "x"}) {
+    for (const std::string& text : {std::string(), std::string("{"), std::string("nul"), std::string("[]"),
+                                    std::string(100000, '['), std::string("\xff\xfe"), job_json().dump() + "x"}) {
         const auto parsed = parse_job(text);
         REQUIRE_FALSE(parsed);
         CHECK(parsed.fault().code == ExitCode::kJobInvalid);

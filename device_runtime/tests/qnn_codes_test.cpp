@@ -14,8 +14,7 @@ TEST_CASE("QNN errors are named by their low 16 bits") {
 }
 
 TEST_CASE("a failed call becomes a fault with call, number and name") {
-    const Fault fault =
-        qnn::call_fault(ExitCode::kDeviceFailed, "device", "deviceCreate", 14001, "look above");
+    const Fault fault = qnn::call_fault(ExitCode::kDeviceFailed, "device", "deviceCreate", 14001, "look above");
     CHECK(fault.what == "deviceCreate failed");
     CHECK(fault.found == "QNN error 14001 DEVICE_INVALID_CONFIG");
     CHECK(fault.qnn_code == 14001U);

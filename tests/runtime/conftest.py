@@ -120,14 +120,20 @@ class RunnerProcess:
     """The runner at work on a job in ``folder``; results go to ``folder / "out"``."""
 
     def __init__(
-        self, runner: Path, job: Job, folder: Path, *, environment: dict[str, str] | None = None, **popen: Any
-    ):
+        self,
+        build: Build,
+        job: Job,
+        folder: Path,
+        *options: str,
+        environment: dict[str, str] | None = None,
+        **popen: Any,
+    ) -> None:
         folder.mkdir(exist_ok=True)
         path = folder / "job.json"
         path.write_text(json.dumps(to_json(job)))
         self.out = folder / "out"
         self.process = subprocess.Popen(
-            [runner, "--job", path, "--out", self.out],
+            [build.runner, "--job", path, "--out", self.out, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -291,11 +297,11 @@ class StandIn:
             graphs=graphs,
         )
 
-    def start(self, job: Job, *, environment: dict[str, str] | None = None, **popen: Any) -> RunnerProcess:
-        return RunnerProcess(self.build.runner, job, self.folder, environment=environment, **popen)
+    def start(self, job: Job, *options: str, **popen: Any) -> RunnerProcess:
+        return RunnerProcess(self.build, job, self.folder, *options, **popen)
 
-    def run(self, job: Job, *, environment: dict[str, str] | None = None, **popen: Any) -> Outcome:
-        return self.start(job, environment=environment, **popen).finish()
+    def run(self, job: Job, *options: str, **popen: Any) -> Outcome:
+        return self.start(job, *options, **popen).finish()
 
     def expected_logits(self, tokens: tuple[int, ...]) -> np.ndarray:
         """Raw logits (n_tokens, vocabulary) of a sequence."""
@@ -346,3 +352,9 @@ def floating(build: Build, tmp_path: Path) -> StandIn:
 def stand_in_class() -> type[StandIn]:
     """For a test that chooses the build itself."""
     return StandIn
+
+
+@pytest.fixture(scope="session")
+def start_runner() -> type[RunnerProcess]:
+    """For a test with a job of its own: ``start_runner(build, job, folder, *options).finish()``."""
+    return RunnerProcess

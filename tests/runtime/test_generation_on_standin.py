@@ -253,3 +253,19 @@ def test_the_soc_number_is_given_in_both_known_layouts(quantised):
     outcome, calls = traced(quantised, quantised.job(generate(2, 1)))
     assert "deviceCreate soc 57 57" in calls
     assert outcome.log.platform.device_config == "soc 57"
+
+
+def test_the_cache_can_be_dumped_after_the_last_prompt(quantised):
+    outcome = succeeded(quantised.run(quantised.job(generate(3, 2)), "--dump-cache"))
+    cache = np.fromfile(outcome.folder / "kv_cache.bin", dtype=np.uint8).reshape(2, 2, 2 * 4 * 15)
+    keys = cache[1, 0].reshape(2, 4, 15)  # layer 1: head, dim, column
+    values = cache[1, 1].reshape(2, 15, 4)
+    fed = (*tokens(3), outcome.log.generations[0].token_ids[0])
+    for position, token in enumerate(fed):
+        cos, sin = 32768 + position * 1024, 32768 - position * 512
+        for head in range(2):
+            for dim in range(4):
+                assert keys[head, dim, position] == (3 * token + 5 * cos + 7 * head + 11 * dim + 13 + 1) % 251
+                assert values[head, position, dim] == (2 * token + 17 * sin + 19 * head + 23 * dim + 29 + 2) % 241
+    assert set(keys[:, :, 4:].ravel()) == {128}
+    assert set(values[:, 4:].ravel()) == {128}

@@ -113,8 +113,7 @@ abi::ErrorCode device_create(abi::Handle, const abi::Config** configs, abi::Hand
     std::string detail = "default";
     if (configs != nullptr) {
         const auto* soc = static_cast<const abi::HtpDeviceSoc*>(configs[0]->custom);
-        detail = "soc " + std::to_string(soc->soc_number_up_to_5_43) + " " +
-                 std::to_string(soc->soc_number_from_5_51);
+        detail = "soc " + std::to_string(soc->soc_number_up_to_5_43) + " " + std::to_string(soc->soc_number_from_5_51);
     }
     if (const auto code = enter("deviceCreate", detail)) {
         return *code;
@@ -152,8 +151,8 @@ abi::ErrorCode set_power_config(std::uint32_t id, const abi::PowerConfig** confi
         if ((*config)->option == abi::kPowerDcvsV3) {
             const abi::DcvsV3& dcvs = (*config)->dcvs;
             detail += " dcvs " + std::to_string(dcvs.dcvs_enable) + " latency " +
-                      std::to_string(dcvs.sleep_latency_us) + " bus " + std::to_string(dcvs.bus_max) +
-                      " core " + std::to_string(dcvs.core_max);
+                      std::to_string(dcvs.sleep_latency_us) + " bus " + std::to_string(dcvs.bus_max) + " core " +
+                      std::to_string(dcvs.core_max);
         } else {
             detail += " us " + std::to_string((*config)->microseconds);
         }
@@ -165,12 +164,8 @@ abi::ErrorCode set_power_config(std::uint32_t id, const abi::PowerConfig** confi
 }
 
 abi::ErrorCode device_get_infrastructure(const abi::HtpInfrastructure** out) {
-    static const abi::HtpInfrastructure infrastructure{abi::kInfrastructurePerformance,
-                                                       0,
-                                                       create_power_config_id,
-                                                       destroy_power_config_id,
-                                                       set_power_config,
-                                                       nullptr};
+    static const abi::HtpInfrastructure infrastructure{
+        abi::kInfrastructurePerformance, 0, create_power_config_id, destroy_power_config_id, set_power_config, nullptr};
     if (const auto code = enter("deviceGetInfrastructure")) {
         return *code;
     }
@@ -179,8 +174,7 @@ abi::ErrorCode device_get_infrastructure(const abi::HtpInfrastructure** out) {
 }
 
 abi::ErrorCode context_create_from_binary(abi::Handle backend, abi::Handle device, const abi::Config**,
-                                          const void* bytes, std::uint64_t size, abi::Handle* out,
-                                          abi::Handle) {
+                                          const void* bytes, std::uint64_t size, abi::Handle* out, abi::Handle) {
     if (const auto code = enter("contextCreateFromBinary")) {
         return *code;
     }
@@ -231,8 +225,8 @@ const Binary* owner_of(abi::Handle graph) {
 }
 
 // Checks the tensors of one side and collects their memory; what is wrong, or nothing.
-std::string bind(const std::vector<BinaryTensor>& expected, const abi::Tensor* tensors,
-                 std::uint32_t n_tensors, Memory& memory) {
+std::string bind(const std::vector<BinaryTensor>& expected, const abi::Tensor* tensors, std::uint32_t n_tensors,
+                 Memory& memory) {
     if (n_tensors != expected.size()) {
         return std::to_string(n_tensors) + " tensors instead of " + std::to_string(expected.size());
     }
@@ -251,8 +245,8 @@ std::string bind(const std::vector<BinaryTensor>& expected, const abi::Tensor* t
             return match->name + " described wrongly";
         }
         if (given.client_buffer.data_size != match->n_bytes()) {
-            return match->name + " of " + std::to_string(given.client_buffer.data_size) +
-                   " bytes instead of " + std::to_string(match->n_bytes());
+            return match->name + " of " + std::to_string(given.client_buffer.data_size) + " bytes instead of " +
+                   std::to_string(match->n_bytes());
         }
         if (reinterpret_cast<std::uintptr_t>(given.client_buffer.data) % 128 != 0) {
             return match->name + " is not aligned to 128 bytes";

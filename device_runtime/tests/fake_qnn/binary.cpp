@@ -64,8 +64,7 @@ std::unique_ptr<Binary> parse_binary(const void* bytes, std::uint64_t size) {
     binary->build_id = json.at("build_id").get<std::string>();
     binary->masked_raw = json.at("masked_raw").get<std::uint32_t>();
     for (const auto& entry : json.at("graphs")) {
-        binary->graphs.push_back({entry.at("name").get<std::string>(),
-                                  entry.at("n_tokens").get<std::uint32_t>(),
+        binary->graphs.push_back({entry.at("name").get<std::string>(), entry.at("n_tokens").get<std::uint32_t>(),
                                   parse_tensors(entry.at("inputs")), parse_tensors(entry.at("outputs"))});
     }
     return binary;

@@ -57,8 +57,7 @@ std::string compute(const Binary& binary, const BinaryGraph& graph, const Memory
         const std::string key = "past_key_" + std::to_string(i);
         const std::string value = "past_value_" + std::to_string(i);
         layers.push_back({find(graph.inputs, memory, key + "_in"), find(graph.inputs, memory, value + "_in"),
-                          find(graph.outputs, memory, key + "_out"),
-                          find(graph.outputs, memory, value + "_out")});
+                          find(graph.outputs, memory, key + "_out"), find(graph.outputs, memory, value + "_out")});
     }
     const std::size_t heads = layers[0].keys.tensor->dims[0];
     const std::size_t dim = layers[0].keys.tensor->dims[2];
@@ -95,16 +94,13 @@ std::string compute(const Binary& binary, const BinaryGraph& graph, const Memory
                     for (std::size_t d = 0; d < dim; ++d) {
                         const bool is_past = column < past;
                         const std::size_t own = column - past;
-                        const std::uint64_t key = is_past
-                                                      ? layer.past_keys.get((head * dim + d) * past + column)
-                                                      : layer.keys.get((head * dim + d) * n + own);
-                        const std::uint64_t value =
-                            is_past ? layer.past_values.get((head * past + column) * dim + d)
-                                    : layer.values.get((head * n + own) * dim + d);
+                        const std::uint64_t key = is_past ? layer.past_keys.get((head * dim + d) * past + column)
+                                                          : layer.keys.get((head * dim + d) * n + own);
+                        const std::uint64_t value = is_past ? layer.past_values.get((head * past + column) * dim + d)
+                                                            : layer.values.get((head * n + own) * dim + d);
                         if (visible) {
                             sum += key * value;
-                        } else if (is_past &&
-                                   (key != layer.past_keys.zero() || value != layer.past_values.zero())) {
+                        } else if (is_past && (key != layer.past_keys.zero() || value != layer.past_values.zero())) {
                             return "no padding in cache column " + std::to_string(column);
                         }
                     }

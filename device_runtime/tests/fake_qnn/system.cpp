@@ -29,8 +29,7 @@ std::vector<abi::Tensor> describe(const std::vector<BinaryTensor>& tensors, std:
         entry.name = tensor.name.c_str();
         entry.type = type;
         entry.data_type = tensor.data_type;
-        entry.quantize.definition =
-            tensor.quantized ? abi::kQuantizationDefined : abi::kQuantizationUndefined;
+        entry.quantize.definition = tensor.quantized ? abi::kQuantizationDefined : abi::kQuantizationUndefined;
         entry.quantize.encoding = tensor.quantized ? abi::kEncodingScaleOffset : abi::kQuantizationUndefined;
         entry.quantize.scale_offset = {tensor.scale, tensor.offset};
         entry.rank = static_cast<std::uint32_t>(tensor.dims.size());
@@ -57,8 +56,7 @@ void fill(Info& info, const SystemContext& context) {
     info.graphs = context.graphs.data();
 }
 
-abi::ErrorCode get_metadata(abi::Handle handle, const void* bytes, std::uint64_t size,
-                            const abi::BinaryInfo** out) {
+abi::ErrorCode get_metadata(abi::Handle handle, const void* bytes, std::uint64_t size, const abi::BinaryInfo** out) {
     if (const auto code = enter("systemContextGetMetaData")) {
         return *code;
     }
@@ -108,8 +106,8 @@ QnnSystemInterface_getProviders(const abi::SystemProvider*** providers, std::uin
     static const abi::SystemProvider* list[] = {&provider};
     provider.name = "STANDIN_SYSTEM";
     provider.version = version_from("FAKE_QNN_SYSTEM", {1, 15, 0});
-    provider.table = {context_create, nullptr,
-                      is_null_slot("systemContextGetMetaData") ? nullptr : get_metadata, context_free};
+    provider.table = {context_create, nullptr, is_null_slot("systemContextGetMetaData") ? nullptr : get_metadata,
+                      context_free};
     *providers = list;
     *n_providers = 1;
     return 0;

@@ -1,0 +1,234 @@
+"""The runner on the real QNN libraries (HTP emulator): bit for bit what onnxruntime-qnn computes from a binary."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pytest
+
+from harness.compiler.execute import emulated_decoder
+from harness.compiler.libraries import library_folder
+from harness.compiler.prepare import prepare
+from harness.model.encoding import NUMPY_DTYPES
+from harness.record.artifact import Artifact
+from harness.record.job import JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Logits, Prompt
+from harness.soc import KvPrecision, Precision, find_soc
+
+pytestmark = [pytest.mark.lane("qnn"), pytest.mark.lane("build"), pytest.mark.xdist_group("emulator-identity")]
+
+CHECKPOINT = Path(__file__).resolve().parents[2] / "models" / "tiny-llama"
+CONTEXT, PREFILL = 96, 16
+N_PROMPT, N_GEN = 24, 4  # a whole chunk, one half full, three decode steps
+TOKENS = tuple((37 * i + 11) % 1000 + 20 for i in range(N_PROMPT))
+FP16 = (Precision.FP16, KvPrecision.KVFP16)
+W8A16_KV8 = (Precision.W8A16, KvPrecision.KV8)
+W8A16_KV16 = (Precision.W8A16, KvPrecision.KV16)
+RECIPES = [FP16, W8A16_KV8, pytest.param(W8A16_KV16, marks=pytest.mark.slow)]
+
+
+class Artifacts:
+    """Small artifacts of the bundled model, each prepared when first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._checkpoint = folder / "tiny-llama"
+        # Without its held-out text, so that preparing measures no perplexity.
+        shutil.copytree(CHECKPOINT, self._checkpoint, ignore=shutil.ignore_patterns("heldout.txt"))
+        self._ready: dict[tuple[Precision, KvPrecision], Artifact] = {}
+
+    def get(self, recipe: tuple[Precision, KvPrecision]) -> Artifact:
+        if recipe not in self._ready:
+            precision, kv = recipe
+            self._ready[recipe] = prepare(
+                self._checkpoint,
+                soc=find_soc("gen3"),
+                precision=precision,
+                kv=kv,
+                context=CONTEXT,
+                prefill=PREFILL,
+                calibration=CHECKPOINT / "heldout.txt" if precision is Precision.W8A16 else None,
+                out=self._folder / "out",
+            )
+        return self._ready[recipe]
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
+    return Artifacts(tmp_path_factory.mktemp("emulator"))
+
+
+@pytest.fixture(params=RECIPES, ids=lambda recipe: f"{recipe[0]}-{recipe[1]}")
+def artifact(request: pytest.FixtureRequest, artifacts: Artifacts) -> Artifact:
+    return artifacts.get(request.param)
+
+
+@pytest.fixture
+def fp16_artifact(artifacts: Artifacts) -> Artifact:
+    return artifacts.get(FP16)
+
+
+@pytest.fixture
+def w8a16_artifact(artifacts: Artifacts) -> Artifact:
+    return artifacts.get(W8A16_KV8)
+
+
+def job_for(artifact: Artifact, *prompts: Prompt, libraries: Path | None = None) -> Job:
+    manifest = artifact.manifest
+    model = manifest.model
+    folder = library_folder() if libraries is None else libraries
+    return Job(
+        schema=JOB_SCHEMA,
+        run_id="emulator",
+        nonce="1",
+        libraries=JobLibraries(
+            backend=PurePosixPath(folder / "libQnnHtp.so"), system=PurePosixPath(folder / "libQnnSystem.so")
+        ),
+        performance_mode="burst",
+        model=JobModel(
+            n_layers=model.n_layers,
+            n_kv_heads=model.n_kv_heads,
+            head_dim=model.head_dim,
+            vocab_size=model.vocab_size,
+            context_length=manifest.recipe.context_length,
+            mask_value=manifest.recipe.mask_value,
+            eos_ids=model.eos_ids,
+            soc_number=manifest.target.soc_number,
+            htp_arch=manifest.target.htp_arch,
+            rope_table=PurePosixPath(artifact.path("rope.bin")),
+            rope_sha256=manifest.files_sha256["rope.bin"],
+        ),
+        contexts=tuple(
+            JobContext(
+                path=PurePosixPath(artifact.path(context.file)),
+                sha256=context.sha256,
+                n_bytes=context.n_bytes,
+                graphs=context.graphs,
+            )
+            for context in manifest.contexts
+        ),
+        prompts=prompts,
+    )
+
+
+def generation(n_gen: int = N_GEN, step_with: str = "chunk") -> Prompt:
+    return Prompt(
+        prompt_id="p",
+        mode="generate",
+        tokens=TOKENS,
+        n_gen=n_gen,
+        ignore_eos=True,
+        step_with=step_with,
+        logits=Logits.ALL,
+    )
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """Raw bits: float comparison would take -0 for 0 and NaN for different."""
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+
+
+def read_cache(path: Path, artifact: Artifact):
+    """Per layer keys (heads, dim, columns) and values (heads, columns, dim)."""
+    model = artifact.manifest.model
+    spec = next(t for t in artifact.manifest.graph(1)[1].inputs if t.name == "past_key_0_in")
+    shape = (model.n_layers, 2, model.n_kv_heads * model.head_dim * (CONTEXT - 1))
+    pool = np.fromfile(path, dtype=NUMPY_DTYPES[spec.dtype]).reshape(shape)
+    keys = pool[:, 0].reshape(model.n_layers, model.n_kv_heads, model.head_dim, CONTEXT - 1)
+    values = pool[:, 1].reshape(model.n_layers, model.n_kv_heads, CONTEXT - 1, model.head_dim)
+    return keys, values
+
+
+def test_logits_tokens_and_cache_are_bit_identical_with_onnxruntime_qnn(artifact, host_build, start_runner, tmp_path):
+    outcome = start_runner(host_build, job_for(artifact, generation()), tmp_path, "--dump-cache").finish()
+    assert outcome.returncode == 0, outcome.stderr
+    decoder = emulated_decoder(artifact)
+    chosen, rows = decoder.generate(TOKENS, N_GEN, ignore_eos=True)
+
+    assert outcome.logits(0).shape == (N_PROMPT + N_GEN - 1, artifact.manifest.model.vocab_size)
+    np.testing.assert_array_equal(bits(outcome.logits(0)), bits(rows))
+    assert outcome.log.generations[0].token_ids == chosen
+    assert outcome.log.generations[0].heap_allocations == 0
+    assert len(set(map(bytes, rows))) == len(rows)  # no two rows alike: the comparison compares something
+
+    keys, values = read_cache(outcome.folder / "kv_cache.bin", artifact)
+    n_cached = N_PROMPT + N_GEN - 1
+    for layer in range(artifact.manifest.model.n_layers):
+        expected = decoder._keys[layer][:, 0, :, :n_cached], decoder._values[layer][:, 0, :n_cached]
+        np.testing.assert_array_equal(bits(keys[layer][..., :n_cached]), bits(expected[0]))
+        np.testing.assert_array_equal(bits(values[layer][:, :n_cached]), bits(expected[1]))
+
+
+def test_scores_are_those_of_the_host_from_the_same_logits(artifact, host_build, start_runner, tmp_path):
+    score = Prompt(prompt_id="s", mode="score", tokens=TOKENS, n_gen=0, logits=Logits.ALL)
+    outcome = start_runner(host_build, job_for(artifact, score), tmp_path).finish()
+    assert outcome.returncode == 0, outcome.stderr
+    facts = outcome.log.generations[0].logits
+    raw = outcome.logits(0).astype(np.float64)
+    logits = raw if facts.scale is None else (raw - facts.zero_point) * facts.scale
+    logits -= logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(logits).sum(axis=1))
+    expected = [log_sum[i] - logits[i, TOKENS[i + 1]] for i in range(N_PROMPT - 1)]
+    np.testing.assert_allclose(outcome.log.generations[0].nll, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_prefill_and_decode_graphs_give_the_same_logits_at_w8a16(w8a16_artifact, host_build, start_runner, tmp_path):
+    prompts = generation(n_gen=1), generation(n_gen=1, step_with="token")
+    outcome = start_runner(host_build, job_for(w8a16_artifact, *prompts), tmp_path).finish()
+    assert outcome.returncode == 0, outcome.stderr
+    np.testing.assert_array_equal(outcome.logits(0), outcome.logits(1))
+
+
+def test_five_files_in_one_folder_are_all_the_libraries_it_needs(fp16_artifact, host_build, start_runner, tmp_path):
+    libraries = tmp_path / "libs"
+    libraries.mkdir()
+    for name in ("libQnnHtp.so", "libQnnSystem.so"):
+        shutil.copy(library_folder() / name, libraries)
+    support = sorted((library_folder().parent / "onnxruntime_qnn.libs").glob("*.so*"))
+    assert [path.name.split("-")[0] for path in support] == ["libc++", "libc++abi", "libunwind"]
+    for path in support:
+        shutil.copy(path, libraries)
+    prompt = Prompt(prompt_id="p", mode="generate", tokens=(1, 2, 3), n_gen=2, ignore_eos=True)
+    environment = {"LD_LIBRARY_PATH": str(libraries)}
+    job = job_for(fp16_artifact, prompt, libraries=libraries)
+    outcome = start_runner(host_build, job, tmp_path, environment=environment).finish()
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_a_binary_for_another_arch_is_refused_although_the_emulator_would_run_it(
+    fp16_artifact, host_build, start_runner, tmp_path
+):
+    job = job_for(fp16_artifact, generation())
+    job = dataclasses.replace(job, model=dataclasses.replace(job.model, htp_arch=79, soc_number=69))
+    outcome = start_runner(host_build, job, tmp_path).finish()
+    assert outcome.returncode == 13
+    assert (outcome.log.fault.error, outcome.log.fault.found, outcome.log.fault.expected) == (
+        "ARCH_MISMATCH", "v75", "v79",
+    )  # fmt: skip
+
+
+def test_the_metadata_of_the_binary_is_recorded(fp16_artifact, host_build, start_runner, tmp_path):
+    prompt = Prompt(prompt_id="p", mode="generate", tokens=(1,), n_gen=1)
+    log = start_runner(host_build, job_for(fp16_artifact, prompt), tmp_path).finish().log
+    assert [(c.dsp_arch, c.soc_number) for c in log.contexts] == [(75, 57), (75, 57)]
+    assert {c.build_id for c in log.contexts} == {log.platform.build_id}
+    assert log.platform.build_id == fp16_artifact.manifest.tools["qnn_build_id"]
+    assert log.platform.provider == "HTP_QTI_AISW"
+    assert log.platform.performance_accepted is True
+
+
+def test_a_probe_names_the_libraries(host_build):
+    folder = library_folder()
+    done = subprocess.run(
+        [host_build.runner, "--probe", "--backend", folder / "libQnnHtp.so", "--system", folder / "libQnnSystem.so"],
+        capture_output=True, text=True, check=False, timeout=60, env=dict(os.environ),
+    )  # fmt: skip
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert [record["type"] for record in records] == ["start", "phase", "phase", "phase", "platform", "end"]
+    assert records[4]["core_api"].startswith("2.")
