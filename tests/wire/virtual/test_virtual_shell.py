@@ -66,9 +66,9 @@ def test_a_lost_client_hangs_up_the_program_that_replaced_the_shell(adb: Any, wa
 
 
 def test_a_program_in_a_session_of_its_own_survives_its_client(adb: Any) -> None:
-    adb.shell("setsid sleep 986 > /dev/null 2>&1 < /dev/null &")
-    assert "sleep 986" in adb.shell("ps -ef")
-    adb.shell("pkill sleep")
+    pid = int(adb.shell("setsid sleep 986 > /dev/null 2>&1 < /dev/null & echo $!"))
+    assert "sleep 986" in adb.shell(f"sleep 0.5; tr '\\0' ' ' < /proc/{pid}/cmdline")
+    adb.shell(f"kill -9 {pid}")
 
 
 def test_adbutils_gets_exit_code_and_stderr_through_protocol_2(lab: VirtualLab, phone: VirtualPhone) -> None:
