@@ -33,6 +33,7 @@ _STATES: Final = (
 )
 _DEVICE_LINE: Final = re.compile(rf"(?P<transport>\(no serial number\)|\S+)\s+(?P<state>{_STATES})\b(?P<rest>.*)")
 _CONNECT_S: Final = 5.0
+_STUCK_S: Final = 5.0
 _COMMAND_LIMIT: Final = 32 * 1024
 _TRANSFER_STALL_S: Final = 30.0
 _SLOWEST_BYTES_PER_S: Final = 512 * 1024
@@ -143,13 +144,27 @@ class AdbDevice:
             return next((state for state in ("offline", "unauthorized", "authorizing") if state in words), "gone")
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the phone is in state ``device`` before ``timeout_s`` is over."""
+        """Whether the phone is in state ``device`` before ``timeout_s`` is over. A stuck transport is reconnected."""
         deadline = time.monotonic() + timeout_s
+        next_help = time.monotonic() + _STUCK_S
         while self.state() != "device":
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            if now >= deadline:
                 return False
+            if now >= next_help:
+                next_help = now + _STUCK_S
+                self._reconnect()
             time.sleep(0.1)
         return True
+
+    def _reconnect(self) -> None:
+        """Have the server drop a transport that hangs in ``offline`` and connect to it anew. Only this one."""
+        with contextlib.suppress(AdbError, OSError):
+            self.adb.ask(f"host-serial:{self.transport}:reconnect")
+        if ":" in self.transport:
+            # The server forgets a network transport that it drops.
+            with contextlib.suppress(AdbError, OSError):
+                self.adb.ask(f"host:connect:{self.transport}")
 
     def features(self) -> frozenset[str]:
         with self._mapped("read features"):

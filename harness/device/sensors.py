@@ -231,6 +231,8 @@ class SensorRecorder:
         self._thread: threading.Thread | None = None
         self.nodes: tuple[Node, ...] = ()
         self.trouble: str | None = None
+        self.ended_with: int | None = None
+        """Exit code of the loop: 137 when ``stop`` ended it, 0 after its last sample; None when that was not seen."""
 
     def start(self) -> None:
         try:
@@ -276,7 +278,7 @@ class SensorRecorder:
     def _read(self, argv: tuple[str, ...], nonce: str) -> None:
         splitter = LineSplitter(self._take)
         try:
-            converse(
+            result = converse(
                 self._connection,
                 argv=argv,
                 nonce=nonce,
@@ -285,6 +287,7 @@ class SensorRecorder:
                 what="sample sensors",
                 on_stdout=splitter.add,
             )
+            self.ended_with = result.exit_code
         except (InfraError, EOFError, OSError, AttributeError) as exc:
             if self.trouble is None and self._pid is None:
                 self.trouble = f"sensors ended early: {exc}"

@@ -172,21 +172,22 @@ def _fresh(folder: Path) -> None:
 
 
 def _phone_is_back(phone: LeasedPhone, wait_s: float, progress: Callable[[str], None]) -> bool:
-    """Wait for the phone, then clear away whatever of the first attempt still runs there."""
+    """Wait until the phone has booted, then clear away whatever of the first attempt still runs there."""
+    progress(f"waiting up to {wait_s:.0f} s for phone {phone.facts.serial}")
     deadline = time.monotonic() + wait_s
-    said = False
     while True:
-        if phone.device.state() == "device":
-            try:
-                booted = phone.device.run(["getprop", "sys.boot_completed"], timeout_s=10, what="wait for the phone")
-                if booted.text.strip() == "1":
-                    phone.store.clean()
-                    return True
-            except (InfraError, HostError) as exc:
-                progress(f"phone {phone.facts.serial} is not ready yet: {exc.what}")
+        try:
+            if not phone.device.wait(deadline - time.monotonic()):
+                return False
+            booted = phone.device.run(["getprop", "sys.boot_completed"], timeout_s=10, what="wait for the phone")
+            if booted.text.strip() == "1":
+                phone.store.clean()
+                return True
+        except InfraError as exc:
+            progress(f"phone {phone.facts.serial} is not ready yet: {exc.what}")
+        except HostError:
+            # The adb server itself is gone; the first fault is what the record tells.
+            return False
         if time.monotonic() >= deadline:
             return False
-        if not said:
-            said = True
-            progress(f"waiting up to {wait_s:.0f} s for phone {phone.facts.serial} to come back")
         time.sleep(0.5)

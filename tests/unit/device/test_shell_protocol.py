@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from types import SimpleNamespace
@@ -106,6 +107,25 @@ def test_a_phone_that_says_nothing_meets_the_deadline(wire: tuple[socket.socket,
 def test_a_command_that_falls_silent_stalls_before_its_deadline(wire: tuple[socket.socket, socket.socket]) -> None:
     with pytest.raises(DeadlineError, match=r"no sign of life for 0\.05 s"):
         speak(wire, lambda s: s.sendall(packet(1, b"a")), patience=Patience.of(60, stall_s=0.05))
+
+
+def test_every_packet_is_a_sign_of_life(
+    wire: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(shell, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    taken = threading.Event()
+
+    def talk(far: socket.socket) -> None:
+        clock[0] = 6.0
+        far.sendall(packet(1, b"a"))
+        taken.wait(20)
+        clock[0] = 12.0
+        time.sleep(0.1)
+        far.sendall(sentinel(0) + packet(3, b"\0"))
+
+    patience = Patience(deadline=1000.0, stall_s=10.0, _last=0.0)
+    assert speak(wire, talk, patience=patience, on_stdout=lambda _: taken.set()).exit_code == 0
 
 
 def test_output_beyond_the_limit_is_dropped_and_counted(

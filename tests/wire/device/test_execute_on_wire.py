@@ -82,7 +82,7 @@ def run(phone: LeasedPhone, artifact: Artifact, results: Path) -> Iterator[Calla
     journal.close()
 
 
-def when_running(device: AdbDevice, act: Callable[[], None]) -> threading.Thread:
+def when_running(device: AdbDevice, act: Callable[[], object]) -> threading.Thread:
     """Do ``act`` two seconds after the runner has written its first record on the phone."""
 
     def wait() -> None:
@@ -215,6 +215,38 @@ def test_a_reboot_in_mid_run_is_tried_once_more_and_the_record_says_why(
     assert record.retried_because.startswith("PhoneLostError: ")
     assert len(record.log.generations) == 1
     assert journalled(results) == (record,)
+
+
+def test_a_run_that_outlives_its_connection_is_ended_before_the_second_try(
+    phone: LeasedPhone, artifact: Artifact, results: Path, device: AdbDevice, virtual: VirtualPhone
+) -> None:
+    journal = JournalWriter(results / "journal" / "s1-main.jsonl")
+    still_there: list[str] = []
+
+    def progress(text: str) -> None:
+        if text.startswith("trying once more"):
+            still_there.append(processes(device))
+
+    cable = when_running(device, lambda: virtual.go_offline(3.0))
+    short = replace(LONG_RUN, prompts=(replace(LONG, repetitions=1, n_gen=80),))
+    record = execute(phone, artifact, short, session_id="s1", results_dir=results, journal=journal, progress=progress)
+    cable.join()
+    journal.close()
+    assert still_there == [""]
+    assert (record.error, record.attempts) == (None, 2)
+
+
+def test_logits_that_cannot_be_fetched_are_missed(run: Callable[..., RunRecord], device: AdbDevice) -> None:
+    thief = when_running(
+        device,
+        lambda: device.script('until rm "$1"/*/logits.bin 2>/dev/null; do sleep 0.1; done', ROOT / "runs", what="rm"),
+    )
+    record = run(replace(LONG_RUN, prompts=(replace(LONG, repetitions=1, n_gen=60, logits=Logits.ALL),)))
+    thief.join()
+    assert record.error is not None
+    assert record.error.status is Status.INFRA
+    assert "logits.bin" in record.error.message
+    assert len(record.log.generations) == 1
 
 
 def test_another_boot_id_is_a_reboot_and_explains_a_broken_connection(phone: LeasedPhone) -> None:

@@ -182,6 +182,8 @@ def test_the_longest_unused_file_makes_room_and_one_in_use_never(small: AdbDevic
     small.run(["touch", "-d", "2020-01-01 00:00:00", ROOT / "store" / old.sha256 / "old"])
     store = PhoneStore(small)
     store.ensure([held], progress=lambda _: None)
+    # By age alone it would now be the first to go.
+    small.run(["touch", "-d", "2019-01-01 00:00:00", ROOT / "store" / held.sha256 / "held"])
     store.ensure([new], progress=lambda _: None)
     assert {resident.name for resident in store.residents()} == {"held", "new"}
 

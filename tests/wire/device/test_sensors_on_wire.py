@@ -58,7 +58,8 @@ def test_a_held_temperature_is_seen_in_its_zone_and_in_no_other(device: AdbDevic
 
 
 def test_the_loop_leaves_no_process_behind(device: AdbDevice) -> None:
-    record(device, 1.5)
+    recorder = record(device, 1.5)
+    assert recorder.ended_with == 137
     time.sleep(1.2)
     found = device.script(
         'for p in /proc/[0-9]*/cmdline; do grep -q "snapgate-[s]ensors" "$p" 2>/dev/null && echo "$p"; done',
