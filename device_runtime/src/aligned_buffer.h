@@ -1,9 +1,7 @@
-// Memory for a graph tensor: aligned to 128 bytes and padded to a multiple of 128, as the Hexagon backend
-// requires.
+// Memory for a graph tensor: aligned to 128 bytes and padded to a multiple of 128, as the Hexagon backend requires.
 #pragma once
 
 #include "result.h"
-#include "span.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +26,6 @@ class AlignedBuffer {
     std::byte* data() const noexcept { return memory_.get(); }
 
     std::size_t size() const noexcept { return size_; }
-
-    Span<std::byte> bytes() const noexcept { return {memory_.get(), size_}; }
 
   private:
     struct Free {

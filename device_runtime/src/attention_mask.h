@@ -1,5 +1,5 @@
-// The additive attention mask of one AR-N graph, (1, 1, N, CL): 0 where a token may be looked at, the model's
-// mask value where not. For CL = 8, N = 3 and 2 tokens in the cache ("." may be looked at, "x" may not):
+// The additive attention mask of one AR-N graph, (1, 1, N, CL): 0 where a token may be looked at, the model's mask
+// value where not. For CL = 8, N = 3 and 2 tokens in the cache ("." may be looked at, "x" may not):
 //
 //     column     0 1 2 3 4 | 5 6 7        columns 0 .. CL-N-1: the cache; the last N: this step's own tokens
 //     row 0      . . x x x | . x x

@@ -40,9 +40,8 @@ struct BinaryInfo {
     std::vector<GraphInfo> graphs;
 };
 
-// CONTEXT_FAILED when the library refuses the binary, or when the metadata is of an unknown version or
-// implausible (null pointers, more graphs, tensors or dimensions than any model has). `name` is the file, for
-// messages.
+// CONTEXT_FAILED when the library refuses the binary, or when the metadata is of an unknown version or implausible
+// (null pointers, more graphs, tensors or dimensions than any model has). `name` is the file, for messages.
 Result<BinaryInfo> read_binary_info(const SystemLibrary& system, Span<const std::byte> binary, const std::string& name);
 
 // The same, from metadata already in memory.

@@ -15,8 +15,7 @@ struct Encoding {
 
     std::size_t element_bytes() const noexcept { return bytes_of(dtype); }
 
-    // The raw element for a real number, in the low bits: nearest (ties to even), clamped to the type's
-    // range.
+    // The raw element for a real number, in the low bits: nearest (ties to even), clamped to the type's range.
     std::uint32_t encode(float real) const noexcept;
 
     // The real number of a raw element.

@@ -1,5 +1,5 @@
-// The exit codes of the process. They are a contract: harness/record/schema/exit_codes.json lists the same
-// ones, and a test compares the two.
+// The exit codes of the process. They are a contract: harness/record/schema/exit_codes.json lists the same ones, and
+// a test compares the two.
 #pragma once
 
 #include <array>

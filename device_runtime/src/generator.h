@@ -1,5 +1,5 @@
-// Runs one prompt: chunked prefill, then greedy decoding or scoring. Single-threaded; nothing is allocated
-// between the first prefill chunk and the last token.
+// Runs one prompt: chunked prefill, then greedy decoding or scoring. Single-threaded; nothing is allocated between
+// the first prefill chunk and the last token.
 #pragma once
 
 #include "job.h"
@@ -18,14 +18,14 @@ std::uint64_t max_logits_rows(const Prompt& prompt) noexcept;
 
 class Generator {
   public:
-    // `chunk` is the AR-N graph; it may be the AR-1 graph again when the artifact has no other. `logits_file`
-    // may be null when no prompt wants its logits kept. All are borrowed.
+    // `chunk` is the AR-N graph; it may be the AR-1 graph again when the artifact has no other. `logits_file` may be
+    // null when no prompt wants its logits kept. All are borrowed.
     Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache,
               LogitsFile* logits_file) noexcept
         : model_(model), chunk_(chunk), single_(single), cache_(cache), logits_file_(logits_file) {}
 
-    // TERMINATED after the step during which a stop was asked for; EXECUTE_FAILED from the library, or when a
-    // score is not a finite number.
+    // TERMINATED after the step during which a stop was asked for; EXECUTE_FAILED from the library, or when a score
+    // is not a finite number.
     Result<GenerationRecord> run(const Prompt& prompt, std::uint32_t repetition, bool warmup);
 
   private:

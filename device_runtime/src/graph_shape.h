@@ -1,5 +1,4 @@
-// What each tensor of an AR-N graph must look like for a given model, and whether the job's graphs agree with
-// that.
+// What each tensor of an AR-N graph must look like for a given model, and whether the job's graphs agree with that.
 #pragma once
 
 #include "job.h"
@@ -22,12 +21,12 @@ struct GraphTensors {
     std::vector<const TensorSpec*> values;      // per layer (n_kv_heads, 1, N, head_dim)
 };
 
-// Finds every tensor by name; TENSOR_MISMATCH names one that is missing, extra, of a wrong shape or of a
-// wrong dtype. The result points into `graph`.
+// Finds every tensor by name; TENSOR_MISMATCH names one that is missing, extra, of a wrong shape or of a wrong dtype.
+// The result points into `graph`.
 Result<GraphTensors> find_tensors(const GraphSpec& graph, const JobModel& model);
 
-// Keys and values must keep one dtype, scale and zero point over all graphs: a cache written by one is read
-// by another. So must logits: the rows of prefill and decode go to one file.
+// Keys and values must keep one dtype, scale and zero point over all graphs: a cache written by one is read by
+// another. So must logits: the rows of prefill and decode go to one file.
 Status check_shared_encodings(const std::vector<GraphTensors>& graphs);
 
 } // namespace snapgate

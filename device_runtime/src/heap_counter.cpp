@@ -39,8 +39,7 @@ void count_heap_allocation() noexcept { n_allocations.fetch_add(1, std::memory_o
 
 } // namespace snapgate
 
-// Every replaceable form is defined, so that no allocation goes uncounted and none is freed by a foreign
-// delete.
+// Every replaceable form is defined, so that no allocation goes uncounted and none is freed by a foreign delete.
 void* operator new(std::size_t size) { return allocate_or_throw(size, 0); }
 
 void* operator new[](std::size_t size) { return allocate_or_throw(size, 0); }

@@ -1,6 +1,6 @@
-// Counts what this program's own code takes from the heap: every operator new of the executable (they are
-// replaced in heap_counter.cpp) and every AlignedBuffer. The executable does not export its operator new, so
-// the QNN libraries, which are opened at run time, keep their own and are not counted.
+// Counts what this program's own code takes from the heap: every operator new of the executable (they are replaced in
+// heap_counter.cpp) and every AlignedBuffer. The executable does not export its operator new, so the QNN libraries,
+// which are opened at run time, keep their own and are not counted.
 #pragma once
 
 #include <cstdint>

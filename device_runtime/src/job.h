@@ -1,5 +1,4 @@
-// The job: what the harness asks of this process (schema snapgate.job/1,
-// harness/record/schema/job.schema.json).
+// The job: what the harness asks of this process (schema snapgate.job/1, harness/record/schema/job.schema.json).
 #pragma once
 
 #include "result.h"
@@ -77,9 +76,8 @@ struct Job {
     std::vector<Prompt> prompts;
 };
 
-// JOB_INVALID names the JSON path of the first thing wrong: an unknown, missing or repeated field, a wrong
-// type, a number out of range, an id outside the vocabulary. PROMPT_TOO_LONG: a prompt has more tokens than
-// the context.
+// JOB_INVALID names the JSON path of the first thing wrong: an unknown, missing or repeated field, a wrong type, a
+// number out of range, an id outside the vocabulary. PROMPT_TOO_LONG: a prompt has more tokens than the context.
 Result<Job> parse_job(const std::string& text);
 
 } // namespace snapgate

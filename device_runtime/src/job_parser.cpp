@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Far above any model, low enough that products of three of them fit 64 bits.
+// Far above any model. find_tensors bounds what tensors of these sizes may take.
 constexpr std::uint32_t kMaxExtent = 1U << 20;
 constexpr std::uint32_t kMaxLayers = 1024;
 constexpr std::uint32_t kMaxRepetitions = 1'000'000;

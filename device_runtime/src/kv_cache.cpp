@@ -8,8 +8,8 @@
 namespace snapgate {
 namespace {
 
-// Rows of `used` items, at a stride of `from` items, are moved in place to a stride of `to` and padded there.
-// A wider stride is walked from the last row, so that no row is overwritten before it has moved.
+// Rows of `used` items, at a stride of `from` items, are moved in place to a stride of `to` and padded there. A wider
+// stride is walked from the last row, so that no row is overwritten before it has moved.
 void restride(std::byte* base, std::size_t n_rows, std::size_t used, std::size_t from, std::size_t to,
               std::size_t elements_per_item, const KvElement& element) noexcept {
     const std::size_t item_bytes = elements_per_item * element.n_bytes;
@@ -24,7 +24,7 @@ void restride(std::byte* base, std::size_t n_rows, std::size_t used, std::size_t
 } // namespace
 
 Result<KvCache> KvCache::create(const KvShape& shape, const std::vector<KvLayerElements>& layers) {
-    // Each factor is bounded by the job parser, so no product here overflows 64 bits.
+    // find_tensors has kept every tensor of the job below 4 GiB, and there are few layers: 64 bits are enough.
     const std::uint64_t n_elements = static_cast<std::uint64_t>(shape.n_kv_heads) * shape.head_dim * shape.max_columns;
     std::vector<Layer> placed;
     placed.reserve(layers.size());

@@ -1,10 +1,9 @@
-// The key/value cache: one pool, allocated once for the full context, bound directly to the graphs' past
-// inputs.
+// The key/value cache: one pool, allocated once for the full context, bound directly to the graphs' past inputs.
 //
-// Layout, per layer: keys (n_kv_heads, head_dim, columns), values (n_kv_heads, columns, head_dim). Position p
-// of the context is column p ("left-aligned"). An AR-N graph reads CL-N columns, so the row stride depends on
-// the graph that runs next; `use_columns` moves the rows in place when it changes. Columns that hold no token
-// hold `padding` (the zero point, or 0), which reads as the real number 0.
+// Layout, per layer: keys (n_kv_heads, head_dim, columns), values (n_kv_heads, columns, head_dim). Position p of the
+// context is column p ("left-aligned"). An AR-N graph reads CL-N columns, so the row stride depends on the graph that
+// runs next; `use_columns` moves the rows in place when it changes. Columns that hold no token hold `padding` (the
+// zero point, or 0), which reads as the real number 0.
 //
 // The last position has no column even in the AR-1 layout: no later token exists that could look at it.
 #pragma once
@@ -37,8 +36,7 @@ struct KvLayerElements {
     KvElement value;
 };
 
-// One layer's new keys (n_kv_heads, 1, head_dim, N) and values (n_kv_heads, 1, N, head_dim), as a graph wrote
-// them.
+// One layer's new keys (n_kv_heads, 1, head_dim, N) and values (n_kv_heads, 1, N, head_dim), as a graph wrote them.
 struct KvOutputs {
     const std::byte* keys = nullptr;
     const std::byte* values = nullptr;

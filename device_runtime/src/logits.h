@@ -15,8 +15,8 @@ struct LogitsRow {
     Encoding encoding;
 };
 
-// The id of the greatest logit, compared on the raw elements; the lowest id on a tie. NaN is never chosen; a
-// row of nothing but NaN gives 0.
+// The id of the greatest logit, compared on the raw elements; the lowest id on a tie. NaN is never chosen; a row of
+// nothing but NaN gives 0.
 std::int32_t argmax(const LogitsRow& row) noexcept;
 
 // -ln softmax(logits)[target], in double. Infinite or NaN where the logits are.

@@ -1,5 +1,5 @@
-// logits.bin: raw logits rows in the graphs' own dtype. Rows are collected in memory while the clock runs and
-// written between generations.
+// logits.bin: raw logits rows in the graphs' own dtype. Rows are collected in memory while the clock runs and written
+// between generations.
 #pragma once
 
 #include "aligned_buffer.h"
@@ -24,8 +24,7 @@ class LogitsFile {
     // Copies one row; the caller keeps to max_rows.
     void add(const LogitsRow& row) noexcept;
 
-    // Appends the collected rows to the file and says where they are. IO_FAILED when the file cannot take
-    // them.
+    // Appends the collected rows to the file and says where they are. IO_FAILED when the file cannot take them.
     Result<LogitsFileRecord> write(const Encoding& encoding);
 
   private:

@@ -1,11 +1,10 @@
 // The part of the QNN C interface that this runner uses, declared in our own words.
 //
-// Where the facts come from: sizes and offsets were measured against the public headers of QAIRT 2.43.0 (core
-// API 2.32, HTP API 5.43, System API 1.7) and exercised at run time against QAIRT 2.51.0 (core 2.40,
-// HTP 5.51, System 1.15). They hold for 64-bit Linux and Android, x86-64 and arm64 alike. Older generations
-// differ: QAIRT 2.13 (core 2.7, System 1.1) has four slots fewer in the core table, a 120-byte tensor and a
-// 48-byte graph description. The loaders in qnn_library.cpp therefore refuse anything below the versions
-// named here, before reading a table.
+// Where the facts come from: sizes and offsets were measured against the public headers of QAIRT 2.43.0 (core API
+// 2.32, HTP API 5.43, System API 1.7) and exercised at run time against QAIRT 2.51.0 (core 2.40, HTP 5.51, System
+// 1.15). They hold for 64-bit Linux and Android, x86-64 and arm64 alike. Older generations differ: QAIRT 2.13 (core
+// 2.7, System 1.1) has four slots fewer in the core table, a 120-byte tensor and a 48-byte graph description. The
+// loaders in qnn_library.cpp therefore refuse anything below the versions named here, before reading a table.
 //
 // No vendor header is included anywhere in this project.
 #pragma once
@@ -116,8 +115,7 @@ static_assert(offsetof(Tensor, is_dynamic_dimensions) == 120 && offsetof(Tensor,
 // --- configuration
 // -------------------------------------------------------------------------------------------------
 
-// Backend, context, graph and device options share this shape; arrays of pointers to it end with a null
-// pointer.
+// Backend, context, graph and device options share this shape; arrays of pointers to it end with a null pointer.
 struct Config {
     std::uint32_t option;
     std::uint32_t pad;
@@ -131,8 +129,8 @@ struct Config {
 static_assert(sizeof(Config) == 16);
 constexpr std::uint32_t kConfigCustom = 0;
 
-// HTP device option "SoC". The value moved from offset 4 (HTP API up to 5.43) to offset 8 (5.51); written at
-// both, one struct serves every version, which the "arch" option cannot do.
+// HTP device option "SoC". The value moved from offset 4 (HTP API up to 5.43) to offset 8 (5.51); written at both,
+// one struct serves every version, which the "arch" option cannot do.
 struct HtpDeviceSoc {
     std::uint32_t option; // 0: SoC
     std::uint32_t soc_number_up_to_5_43;
@@ -271,8 +269,7 @@ static_assert(offsetof(SystemProvider, version) == 16 && offsetof(SystemProvider
 using GetSystemProviders = ErrorCode (*)(const SystemProvider*** providers, std::uint32_t* n_providers);
 constexpr const char* kGetSystemProvidersSymbol = "QnnSystemInterface_getProviders";
 
-// One graph of a context binary. Version 1 ends after `outputs`; the array stride is 88 bytes for every
-// version.
+// One graph of a context binary. Version 1 ends after `outputs`; the array stride is 88 bytes for every version.
 struct GraphInfo {
     std::uint32_t version;
     std::uint32_t pad0;

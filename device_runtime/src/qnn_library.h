@@ -1,5 +1,4 @@
-// The two QNN libraries, opened and checked: a provider whose API generation qnn_abi.h describes, every slot
-// present.
+// The two QNN libraries, opened and checked: a provider whose API generation qnn_abi.h describes, every slot present.
 #pragma once
 
 #include "qnn_abi.h"

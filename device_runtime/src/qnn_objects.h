@@ -1,5 +1,5 @@
-// One owner per QNN object. Each is a unique_ptr whose deleter makes the matching free call, so destruction
-// order is the reverse of construction: context, power vote, device, backend, log, then the libraries.
+// One owner per QNN object. Each is a unique_ptr whose deleter makes the matching free call, so destruction order is
+// the reverse of construction: context, power vote, device, backend, log, then the libraries.
 #pragma once
 
 #include "qnn_abi.h"

@@ -15,12 +15,11 @@ class RecordWriter {
     // `stdout_fd` gets a copy of every line. Without a folder (a probe) it is the only place.
     explicit RecordWriter(FileDescriptor stdout_fd) noexcept : stdout_(std::move(stdout_fd)) {}
 
-    // Creates `folder` (one level) and `folder`/records.jsonl, replacing an older one. IO_FAILED names the
-    // path.
+    // Creates `folder` (one level) and `folder`/records.jsonl, replacing an older one. IO_FAILED names the path.
     Status open_folder(const std::string& folder);
 
-    // Each line is handed to the system before the call returns. IO_FAILED when the file cannot take it; a
-    // closed stdout is no fault: the watcher is gone, the file goes on.
+    // Each line is handed to the system before the call returns. IO_FAILED when the file cannot take it; a closed
+    // stdout is no fault: the watcher is gone, the file goes on.
     template <typename Record>
     Status write(const Record& record) {
         return write_line(to_line(record));

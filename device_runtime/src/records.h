@@ -1,6 +1,5 @@
 // Everything the runner writes, one struct per kind of line (schema snapgate.runner/1,
-// harness/record/schema/runner_record.schema.json). Field meanings are documented in
-// harness/record/runner.py.
+// harness/record/schema/runner_record.schema.json). Field meanings are documented in harness/record/runner.py.
 #pragma once
 
 #include "clock.h"

@@ -1,5 +1,4 @@
-// Rotary position embedding: cos and sin of every position of the context, encoded once for one graph's
-// inputs.
+// Rotary position embedding: cos and sin of every position of the context, encoded once for one graph's inputs.
 #pragma once
 
 #include "aligned_buffer.h"

@@ -137,8 +137,7 @@ Status guarded(Work work) noexcept {
     }
 }
 
-// Writes the last records. A record that cannot be written decides the exit code only if nothing else went
-// wrong.
+// Writes the last records. A record that cannot be written decides the exit code only if nothing else went wrong.
 ExitCode finish(const Status& outcome, RecordWriter& records) {
     ExitCode code = ExitCode::kOk;
     if (!outcome) {

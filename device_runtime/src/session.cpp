@@ -12,8 +12,7 @@
 namespace snapgate {
 namespace {
 
-// Runs one load phase and records how long it took. A phase that fails leaves no record; the error says
-// where.
+// Runs one load phase and records how long it took. A phase that fails leaves no record; the error says where.
 template <typename Work>
 auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work) -> decltype(work()) {
     set_crash_place(name, 0);

@@ -18,12 +18,11 @@
 
 namespace snapgate {
 
-// The QNN libraries and the device, opened. Members are declared in the order of opening and so freed in
-// reverse.
+// The QNN libraries and the device, opened. Members are declared in the order of opening and so freed in reverse.
 class Platform {
   public:
-    // Writes a phase record for each step and the platform record. Without a SoC number (a probe) the device
-    // is opened as the library chooses.
+    // Writes a phase record for each step and the platform record. Without a SoC number (a probe) the device is
+    // opened as the library chooses.
     static Result<std::unique_ptr<Platform>> open(const std::string& backend_library, const std::string& system_library,
                                                   std::optional<std::uint32_t> soc_number, PerformanceMode mode,
                                                   RecordWriter& records);

@@ -18,8 +18,7 @@
 
 namespace snapgate {
 
-// cos and sin of the whole context as float32 (context_length, head_dim / 2) each, borrowed from the rope
-// file.
+// cos and sin of the whole context as float32 (context_length, head_dim / 2) each, borrowed from the rope file.
 struct RopeReals {
     Span<const std::byte> cos;
     Span<const std::byte> sin;
@@ -27,14 +26,14 @@ struct RopeReals {
 
 class StepGraph {
   public:
-    // `info` is what the binary says about the graph, already verified against `spec`. The past inputs are
-    // bound to `cache`, which must outlive the graph and stay where it is.
+    // `info` is what the binary says about the graph, already verified against `spec`. The past inputs are bound to
+    // `cache`, which must outlive the graph and stay where it is.
     static Result<StepGraph> create(const qnn::abi::CoreTable& table, qnn::abi::Handle graph, const GraphSpec& spec,
                                     const qnn::GraphInfo& info, const JobModel& model, const RopeReals& rope,
                                     const KvCache& cache);
 
-    // Fills the inputs for `tokens` (at most n_tokens(); the rest of the step is padding with id 0) at
-    // position `n_past`, and executes. EXECUTE_FAILED carries the QNN code. Allocates nothing on success.
+    // Fills the inputs for `tokens` (at most n_tokens(); the rest of the step is padding with id 0) at position
+    // `n_past`, and executes. EXECUTE_FAILED carries the QNN code. Allocates nothing on success.
     Status step(Span<const std::int32_t> tokens, std::uint32_t n_past);
 
     // Row `index` of the last step's logits.

@@ -1,5 +1,4 @@
-// The checks the QNN library does not make: it loads damaged files and runs graphs with wrong sizes and
-// types.
+// The checks the QNN library does not make: it loads damaged files and runs graphs with wrong sizes and types.
 #pragma once
 
 #include "binary_info.h"
@@ -18,8 +17,8 @@ Status verify_content(const std::string& path, Span<const std::byte> content, st
 // ARCH_MISMATCH when the binary was compiled for another HTP arch or SoC, or does not say for which.
 Status verify_target(const std::string& path, const qnn::BinaryInfo& info, const JobModel& model);
 
-// The graph of that name. TENSOR_MISMATCH names the first tensor whose name, type, dtype, dimensions, byte
-// size or encoding is not what the job states.
+// The graph of that name. TENSOR_MISMATCH names the first tensor whose name, type, dtype, dimensions, byte size or
+// encoding is not what the job states.
 Result<const qnn::GraphInfo*> verify_graph(const std::string& path, const qnn::BinaryInfo& info,
                                            const GraphSpec& graph);
 

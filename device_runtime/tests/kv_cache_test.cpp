@@ -8,8 +8,8 @@ using namespace snapgate;
 
 namespace {
 
-// 2 heads of dimension 2, context 8: the AR-3 graph reads 5 columns, the AR-1 graph 7. One byte an element,
-// padding 9.
+// 2 heads of dimension 2, context 8: the AR-3 graph reads 5 columns, the AR-1 graph 7. One byte an element, padding
+// 9.
 constexpr KvShape kShape{2, 2, 8, 7};
 constexpr std::uint32_t kHeads = 2;
 constexpr std::uint32_t kDim = 2;

@@ -44,6 +44,11 @@ class Build:
     def runner(self) -> Path:
         return self.folder / "snapgate-runner"
 
+    def command(self, program: str, *arguments: str | Path) -> list[str | Path]:
+        """A program of this build, under qemu-user where this machine cannot run it."""
+        emulator = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"] if self.preset == "linux-arm64" else []
+        return [*emulator, self.folder / program, *arguments]
+
     @property
     def backend(self) -> Path:
         return self.folder / "libFakeQnnHtp.so"
@@ -91,9 +96,16 @@ def host_build() -> Build:
     return build_preset("host")
 
 
-@pytest.fixture(scope="session", params=["host", pytest.param("host-asan", marks=pytest.mark.slow)])
+BUILDS = [
+    "host",
+    pytest.param("host-asan", marks=pytest.mark.slow),
+    pytest.param("linux-arm64", marks=[pytest.mark.slow, pytest.mark.lane("arm64")]),
+]
+
+
+@pytest.fixture(scope="session", params=BUILDS)
 def build(request: pytest.FixtureRequest) -> Build:
-    """Each test that asks for it runs on the plain build, and in `make test-all` on the sanitized one too."""
+    """A test that asks for it runs on the plain build, and in `make test-all` on the sanitized and the Arm one too."""
     return build_preset(request.param)
 
 
@@ -133,7 +145,7 @@ class RunnerProcess:
         path.write_text(json.dumps(to_json(job)))
         self.out = folder / "out"
         self.process = subprocess.Popen(
-            [build.runner, "--job", path, "--out", self.out, *options],
+            build.command("snapgate-runner", "--job", path, "--out", self.out, *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

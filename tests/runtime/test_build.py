@@ -18,21 +18,25 @@ def output_of(*command):
 
 def test_the_unit_tests_pass(build):
     done = subprocess.run(
-        [build.folder / "tests" / "snapgate-tests"], capture_output=True, text=True, timeout=300, check=False
+        build.command("tests/snapgate-tests"), capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"All tests passed \(\d+ assertions in \d+ test cases\)", done.stdout)
 
 
 def test_the_version_is_that_of_the_harness(build):
-    assert output_of(build.runner, "--version").startswith(f"snapgate-runner {harness.__version__} (x86_64, ")
+    text = output_of(*build.command("snapgate-runner", "--version"))
+    abi = "arm64-v8a" if build.preset == "linux-arm64" else "x86_64"
+    assert text.startswith(f"snapgate-runner {harness.__version__} ({abi}, ")
 
 
 @pytest.mark.parametrize(
     "arguments", [[], ["--job", "j"], ["--probe"], ["--job", "a", "--out", "b", "--unknown"], ["help"]]
 )
 def test_a_wrong_command_line_exits_2_with_the_usage_and_no_record(build, arguments):
-    done = subprocess.run([build.runner, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        build.command("snapgate-runner", *arguments), capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert "usage: snapgate-runner --job JOB.json --out FOLDER" in done.stderr

@@ -224,7 +224,7 @@ def test_a_job_file_that_is_missing_or_no_job_is_refused(quantised, build):
         if text is not None:
             path.write_text(text)
         done = subprocess.run(
-            [build.runner, "--job", path, "--out", quantised.folder / "out"],
+            build.command("snapgate-runner", "--job", path, "--out", quantised.folder / "out"),
             capture_output=True,
             text=True,
             check=False,
@@ -328,7 +328,7 @@ def test_a_watcher_that_goes_away_does_not_stop_the_run(quantised):
     path = quantised.folder / "job.json"
     quantised.run(job)  # writes the job file
     done = subprocess.run(
-        [quantised.build.runner, "--job", path, "--out", quantised.folder / "again"],
+        quantised.build.command("snapgate-runner", "--job", path, "--out", quantised.folder / "again"),
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,

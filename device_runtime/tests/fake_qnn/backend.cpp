@@ -1,6 +1,5 @@
-// A stand-in for libQnnHtp.so. It is stricter than the real one: every buffer must be aligned to 128 bytes
-// and of the exact size, every handle alive, and everything freed in the right order by the time the library
-// is closed.
+// A stand-in for libQnnHtp.so. It is stricter than the real one: every buffer must be aligned to 128 bytes and of the
+// exact size, every handle alive, and everything freed in the right order by the time the library is closed.
 #include "binary.h"
 #include "injection.h"
 #include "model.h"

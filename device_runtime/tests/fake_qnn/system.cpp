@@ -1,5 +1,5 @@
-// A stand-in for libQnnSystem.so: serves the metadata of the stand-in's binaries in the layouts of versions
-// 1, 2 and 3.
+// A stand-in for libQnnSystem.so: serves the metadata of the stand-in's binaries in the layouts of versions 1, 2 and
+// 3.
 #include "binary.h"
 #include "injection.h"
 #include "qnn_abi.h"
