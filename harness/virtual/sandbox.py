@@ -124,6 +124,17 @@ def _try(bubblewrap: Path, *, own_network: bool) -> str:
     return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
 
 
+def check_place(folder: Path) -> None:
+    """Raise HostError if programs cannot be run from ``folder``: a phone's ``/data/local/tmp`` would be useless."""
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise HostError(
+            "virtual phones cannot live in this folder",
+            found=f"{folder} on a file system mounted noexec",
+            expected="a place where programs may run",
+            next_step="choose another state folder (SNAPGATE_STATE, or TMPDIR for test runs)",
+        )
+
+
 _SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": "0",
     "kernel.unprivileged_userns_clone": "1",

@@ -30,7 +30,7 @@ from .android_tools import find_android_tools
 from .control import LOCK_NAME, SOCKET_NAME, encode_error
 from .device import Device, Host, remove_tree
 from .profile import load_profile
-from .sandbox import adb_server_command, find_interpreter, probe_sandbox
+from .sandbox import adb_server_command, check_place, find_interpreter, probe_sandbox
 
 _LOG = logging.getLogger(__name__)
 _ADB_START_TIMEOUT_S = 60.0
@@ -52,6 +52,7 @@ class Supervisor:
         self.stopping = asyncio.Event()
 
     async def start(self) -> None:
+        check_place(self._state_dir)
         await asyncio.to_thread(remove_tree, self._state_dir / "phones")
         (self._state_dir / "phones").mkdir()
         sandbox = await asyncio.to_thread(probe_sandbox)
