@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from harness.errors import HostError, InfraError, UserError
 
 from .adb_server import ask, device_state
@@ -56,6 +58,7 @@ class Device:
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_id = 1
+        self._cpus: frozenset[int] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._reboots: set[asyncio.Task[None]] = set()
@@ -165,7 +168,22 @@ class Device:
                 expected=f"its daemon within {_READY_TIMEOUT_S:.0f} s",
                 next_step=f"read {log_path}",
             ) from exc
+        self._pin()
         await self._come_online()
+
+    def use_cpus(self, cpus: frozenset[int]) -> None:
+        """The CPUs of the host that this phone may use, from now on and after each boot."""
+        self._cpus = cpus
+        self._pin()
+
+    def _pin(self) -> None:
+        if self._process is None or self._cpus is None:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):
+            sandbox = psutil.Process(self._process.pid)
+            for process in (sandbox, *sandbox.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.cpu_affinity(sorted(self._cpus))
 
     async def _come_online(self) -> None:
         deadline = asyncio.get_running_loop().time() + _ONLINE_TIMEOUT_S

@@ -19,7 +19,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,9 +195,17 @@ class Supervisor:
             if failed is not None:
                 await self._forget(new)
                 raise failed
+            self._share_cpus()
             for device in new:
                 progress(f"{device.serial} is online as {device.transport}")
             return [device.describe() for device in new]
+
+    def _share_cpus(self) -> None:
+        """Each phone gets CPUs of its own. QNN's emulator runs threads that spin; two of them on the same CPUs slow each
+        other down several times over."""
+        shares = share_cpus(sorted(os.sched_getaffinity(0)), len(self._devices))
+        for device, cpus in zip(self._devices.values(), shares, strict=True):
+            device.use_cpus(cpus)
 
     async def _forget(self, devices: list[Device]) -> None:
         for device in devices:
@@ -209,6 +217,13 @@ class Supervisor:
         while (serial := f"VDEV{marker.upper()}{number:03d}") in self._devices:
             number += 1
         return serial
+
+
+def share_cpus(cpus: Sequence[int], n_phones: int) -> list[frozenset[int]]:
+    """CPUs for each of ``n_phones``: equal shares, or with more phones than CPUs one each, in turn."""
+    if n_phones >= len(cpus):
+        return [frozenset({cpus[k % len(cpus)]}) for k in range(n_phones)]
+    return [frozenset(cpus[k::n_phones]) for k in range(n_phones)]
 
 
 async def _run(state_dir: Path, ready_fd: int, owner: int | None) -> None:
