@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +119,17 @@ def test_eight_phones_of_a_deep_state_folder_are_online_together(tmp_path: Path,
         assert [adb_of(lab, phone).shell("getprop ro.serialno").strip() for phone in lab.phones] == serials
 
 
+@pytest.fixture
+def home_of_nobody() -> Iterator[Path]:
+    """Not below tmp_path, whose parents only their owner may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 65534, 65534)
+        yield Path(folder)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the whole suite already runs as an ordinary user")
-def test_an_ordinary_user_can_start_a_phone(tmp_path: Path) -> None:
+def test_an_ordinary_user_can_start_a_phone(home_of_nobody: Path) -> None:
     python = _python_for_everybody()
-    tmp_path.chmod(0o711)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o711)
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, 65534, 65534)
     code = textwrap.dedent(
         """
         import os, pathlib, subprocess
@@ -140,7 +144,7 @@ def test_an_ordinary_user_can_start_a_phone(tmp_path: Path) -> None:
     places = [str(Path(harness.__file__).parents[1]), str(find_adb().parents[2])]
     done = subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", code],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(home), "PYTHONPATH": os.pathsep.join(places)},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(home_of_nobody), "PYTHONPATH": os.pathsep.join(places)},
         cwd="/",
         capture_output=True,
         text=True,
