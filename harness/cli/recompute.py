@@ -1,0 +1,43 @@
+"""``snapgate recompute``: the figures of a journal again, from its raw stamps."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from harness.cli.command import Subcommands
+from harness.results.gate import read_session
+from harness.results.summary import FORMATS, TABLES, summary
+
+
+def add_command(commands: Subcommands) -> None:
+    parser = commands.add_parser(
+        "recompute",
+        help="the figures of a journal again, with no phone",
+        description="Computes every figure of a journal again from its raw stamps. `snapgate metrics` says what each "
+        "counts.",
+    )
+    parser.add_argument("--journal", type=Path, required=True, metavar="DIR", help="journal folder, or one file")
+    parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
+    parser.add_argument("--what", choices=tuple(TABLES), default="measurements", help="default: measurements")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write to a file instead of the terminal")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    journal, notes = read_session(arguments.journal, arguments.session)
+    for note in (*notes, *journal.damaged):
+        print(note, file=sys.stderr)
+    text = summary(journal, what=arguments.what, form=arguments.format)
+    if arguments.out is None:
+        print(text, end="")
+        return 0
+    temporary = arguments.out.with_name(f".{arguments.out.name}.{os.getpid()}.tmp")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(arguments.out)
+    print(f"wrote {arguments.out}")
+    return 0

@@ -1,0 +1,80 @@
+"""A journal's figures again, as a table, JSON or CSV: the same code as a live run, and no phone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import pandas as pd
+
+from harness.journal import Journal
+from harness.results import frames
+from harness.results.derive import derive
+
+SUMMARY_SCHEMA: Final = "snapgate.summary/1"
+
+
+def _measurements(journal: Journal) -> pd.DataFrame:
+    return frames.measurements_frame(derive(journal))
+
+
+TABLES: Final[Mapping[str, Callable[[Journal], pd.DataFrame]]] = MappingProxyType(
+    {
+        "measurements": _measurements,
+        "runs": frames.runs_frame,
+        "generations": frames.generations_frame,
+        "tokens": frames.tokens_frame,
+        "sensors": frames.sensors_frame,
+        "phases": frames.phases_frame,
+        "positions": frames.positions_frame,
+        "windows": frames.windows_frame,
+    }
+)
+"""What can be asked for, by name; units are in the columns' names, or in a column ``unit``."""
+_SHOWN: Final = ("metric", "value", "unit", "ci_low", "ci_high", "n_samples", "cell", "serial", "source", "note")
+FORMATS: Final = ("table", "json", "csv")
+
+
+def summary(journal: Journal, *, what: str = "measurements", form: str = "table") -> str:
+    """``what`` is a key of ``TABLES``, ``form`` one of ``FORMATS``. JSON and CSV have all columns, unrounded."""
+    frame = TABLES[what](journal)
+    if form == "csv":
+        return _joined(frame).to_csv(index=False, lineterminator="\n")
+    if form == "json":
+        rows = [{name: _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
+        return json.dumps({"schema": SUMMARY_SCHEMA, "table": what, "rows": rows}, indent=1, allow_nan=False) + "\n"
+    shown = _for_people(frame) if what == "measurements" else _joined(frame)
+    if shown.empty:
+        return f"no {what} in this journal\n"
+    text = shown.to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.6g}")
+    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+
+
+def _for_people(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without the columns that repeat each other; what refutes a figure stands beside it."""
+    notes = [
+        f"refuted by {refuted}" if refuted else (reason or "")
+        for refuted, reason in zip(frame["refuted_by"], frame["reason"], strict=True)
+    ]
+    return frame.assign(note=notes).loc[:, list(_SHOWN)]
+
+
+def _joined(frame: pd.DataFrame) -> pd.DataFrame:
+    """Tuples become text with spaces."""
+    if "run_ids" not in frame:
+        return frame
+    return frame.assign(run_ids=[" ".join(ids) for ids in frame["run_ids"]])
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: NaN and infinities become null, numpy numbers become Python's."""
+    if isinstance(value, tuple):
+        return list(value)
+    if hasattr(value, "item"):
+        value = value.item()
+    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value
