@@ -42,6 +42,35 @@ def _program(*names: str, package: str) -> Callable[[], Missing | None]:
     return check
 
 
+def _modules(*names: str, extra: str) -> Callable[[], Missing | None]:
+    def check() -> Missing | None:
+        absent = [name for name in names if importlib.util.find_spec(name) is None]
+        if absent:
+            return Missing(
+                reason=f"Python package {', '.join(absent)} is not installed", remedy=f"pip install 'snapgate[{extra}]'"
+            )
+        return None
+
+    return check
+
+
+def find_postgresql() -> Path | None:
+    """The newest folder with PostgreSQL's server programs: Debian's, or that of ``initdb`` on the PATH."""
+    folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        folders.append(Path(on_path).resolve().parent)
+    whole = [folder for folder in folders if (folder / "postgres").is_file()]
+    return max(whole, key=lambda folder: int(folder.parent.name) if folder.parent.name.isdigit() else 0, default=None)
+
+
+def _postgresql() -> Missing | None:
+    lack = _modules("sqlalchemy", "psycopg", extra="history")()
+    if lack is None and find_postgresql() is None:
+        return Missing(reason="no initdb and postgres", remedy="sudo apt-get install -y postgresql")
+    return lack
+
+
 def _qnn() -> Missing | None:
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return Missing(reason=f"{platform.machine()} {sys.platform}", remedy="use an x86-64 Linux host")
@@ -165,6 +194,20 @@ CAPABILITIES: Mapping[str, Capability] = MappingProxyType(
                 name="browser",
                 allows="look at the report in headless Chromium",
                 check=_program("chromium", package="chromium"),
+            ),
+            Capability(
+                name="history",
+                allows="keep runs in a database and draw trends",
+                check=_modules("sqlalchemy", "psycopg", "ruptures", extra="history"),
+            ),
+            Capability(name="postgresql", allows="test the store on a PostgreSQL server", check=_postgresql),
+            Capability(
+                name="parquet", allows="export raw samples as Parquet", check=_modules("pyarrow", extra="parquet")
+            ),
+            Capability(
+                name="sign",
+                allows="sign a run's manifest and check signatures",
+                check=_modules("cryptography", extra="sign"),
             ),
             Capability(name="ndk", allows="build the runner for a phone", check=_ndk),
             Capability(name="android-libraries", allows="run on a phone", check=_android_libraries),
