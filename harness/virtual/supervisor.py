@@ -201,8 +201,8 @@ class Supervisor:
             return [device.describe() for device in new]
 
     def _share_cpus(self) -> None:
-        """Each phone gets CPUs of its own. QNN's emulator runs threads that spin; two of them on the same CPUs slow each
-        other down several times over."""
+        """Each phone gets CPUs of its own: the threads of QNN's emulator spin, and two emulators on the same CPUs slow
+        each other down several times over."""
         shares = share_cpus(sorted(os.sched_getaffinity(0)), len(self._devices))
         for device, cpus in zip(self._devices.values(), shares, strict=True):
             device.use_cpus(cpus)
