@@ -120,12 +120,15 @@ def test_every_packet_is_a_sign_of_life(
         clock[0] = 6.0
         far.sendall(packet(1, b"a"))
         taken.wait(20)
-        clock[0] = 12.0
         time.sleep(0.1)
         far.sendall(sentinel(0) + packet(3, b"\0"))
 
+    def take(_: bytes) -> None:
+        clock[0] = 12.0
+        taken.set()
+
     patience = Patience(deadline=1000.0, stall_s=10.0, _last=0.0)
-    assert speak(wire, talk, patience=patience, on_stdout=lambda _: taken.set()).exit_code == 0
+    assert speak(wire, talk, patience=patience, on_stdout=take).exit_code == 0
 
 
 def test_output_beyond_the_limit_is_dropped_and_counted(

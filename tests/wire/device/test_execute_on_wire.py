@@ -17,6 +17,7 @@ from harness.device.phone import LeasedPhone
 from harness.device.store import ROOT
 from harness.errors import ArtifactError, PhoneLostError, TransferError, UserError
 from harness.journal import JournalWriter, read_journal
+from harness.pool.local import acquire
 from harness.record.artifact import Artifact, sha256_of
 from harness.record.job import Logits, Prompt
 from harness.record.run import RunRecord
@@ -217,6 +218,7 @@ def test_a_reboot_in_mid_run_is_tried_once_more_and_the_record_says_why(
     assert journalled(results) == (record,)
 
 
+@pytest.mark.slow
 def test_a_run_that_outlives_its_connection_is_ended_before_the_second_try(
     phone: LeasedPhone, artifact: Artifact, results: Path, device: AdbDevice, virtual: VirtualPhone
 ) -> None:
@@ -228,7 +230,7 @@ def test_a_run_that_outlives_its_connection_is_ended_before_the_second_try(
             still_there.append(processes(device))
 
     cable = when_running(device, lambda: virtual.go_offline(3.0))
-    short = replace(LONG_RUN, prompts=(replace(LONG, repetitions=1, n_gen=80),))
+    short = replace(LONG_RUN, prompts=(replace(LONG, repetitions=2, n_gen=115),))
     record = execute(phone, artifact, short, session_id="s1", results_dir=results, journal=journal, progress=progress)
     cable.join()
     journal.close()
@@ -247,6 +249,18 @@ def test_logits_that_cannot_be_fetched_are_missed(run: Callable[..., RunRecord],
     assert record.error.status is Status.INFRA
     assert "logits.bin" in record.error.message
     assert len(record.log.generations) == 1
+
+
+def test_a_phone_that_another_host_took_over_is_left_alone(
+    phone: LeasedPhone, run: Callable[..., RunRecord], lab: VirtualLab, tmp_path: Path, device: AdbDevice
+) -> None:
+    phone.lease.renew(valid_s=0)
+    with acquire(phone.facts, holder="host b", adb_port=lab.adb_port, state_dir=tmp_path / "host-b"):
+        record = run(LONG_RUN)
+        assert record.error is not None
+        assert (record.error.status, record.error.kind) == (Status.INFRA, "LeaseError")
+        assert "held by host b" in record.error.message
+        assert record.log.start is None
 
 
 def test_another_boot_id_is_a_reboot_and_explains_a_broken_connection(phone: LeasedPhone) -> None:
