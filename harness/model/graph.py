@@ -1,8 +1,9 @@
 """Static ONNX graphs of a checkpoint: AR-N, with the KV cache as graph inputs and outputs.
 
 Every tensor has the same name in every AR-N graph of a model, so one table of activation ranges serves them all.
-1/sqrt(head_dim) is folded into the query weights; grouped queries use MatMul's batch broadcast; embedding table and
-output head are two initialisers even where the checkpoint ties them, because they are quantised differently.
+1/sqrt(head_dim) is folded into the query weights (into the query norm where there is one); grouped queries use MatMul's
+batch broadcast; embedding table and output head are two initialisers even where the checkpoint ties them, because they
+are quantised differently.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.model.architecture import Role
+from harness.model.architecture import BIAS_OF, Role, check_window
 from harness.model.checkpoint import Checkpoint
 from harness.model.interface import (
     COS,
@@ -58,8 +59,12 @@ def build_graph(
     float_type: FloatType = FloatType.FLOAT32,
     rmsnorm: RmsNorm = RmsNorm.OPERATOR,
 ) -> onnx.ModelProto:
-    """The AR-``n_tokens`` graph. Every float input, weight and output has ``float_type``."""
+    """The AR-``n_tokens`` graph. Every float input, weight and output has ``float_type``.
+
+    Raises UserError for a context that reaches past the model's sliding window.
+    """
     facts = checkpoint.facts
+    check_window(facts, context_length)
     build = _Builder(np.dtype(float_type.value))
     embedding = build.weight("embedding", checkpoint.weight(Role.EMBEDDING))
     hidden = build.node("Gather", [embedding, INPUT_IDS], "embedding_out", axis=0)
@@ -118,9 +123,18 @@ class _Builder:
 
 
 def _rms_norm(
-    build: _Builder, checkpoint: Checkpoint, role: Role, layer: int | None, x: str, name: str, rmsnorm: RmsNorm
+    build: _Builder,
+    checkpoint: Checkpoint,
+    role: Role,
+    layer: int | None,
+    x: str,
+    name: str,
+    rmsnorm: RmsNorm,
+    *,
+    scale: float = 1.0,
 ) -> str:
-    gamma = build.weight(f"{name}_gamma", checkpoint.weight(role, layer))
+    """Over the last axis; ``scale`` is folded into the weights."""
+    gamma = build.weight(f"{name}_gamma", checkpoint.weight(role, layer) * np.float32(scale))
     epsilon = checkpoint.facts.rms_norm_eps
     if rmsnorm is RmsNorm.OPERATOR:
         return build.node("RMSNormalization", [x, gamma], f"{name}_out", axis=-1, epsilon=epsilon)
@@ -159,15 +173,28 @@ def _attention_block(
     def project(role: Role, scale: float, heads: int) -> str:
         """(1, N, hidden) to (N, n_kv_heads, heads per group, head_dim)."""
         matrix = build.weight(f"{at}_{role}_weight", (checkpoint.weight(role, layer) * np.float32(scale)).T)
-        flat = build.node("MatMul", [x, matrix], f"{at}_{role}_flat")
+        bias = BIAS_OF[role]
+        if checkpoint.has(bias):
+            product = build.node("MatMul", [x, matrix], f"{at}_{role}_product")
+            vector = build.weight(f"{at}_{bias}", checkpoint.weight(bias, layer) * np.float32(scale))
+            flat = build.node("Add", [product, vector], f"{at}_{role}_flat")
+        else:
+            flat = build.node("MatMul", [x, matrix], f"{at}_{role}_flat")
         shape = build.integers(f"shape_{heads}_heads", n_tokens, groups, heads, head_dim)
         return build.node("Reshape", [flat, shape], f"{at}_{role}_split")
+
+    def normed(role: Role, norm: Role, scale: float, heads: int) -> str:
+        """A projection, normalised over each head where the architecture does so, and times ``scale`` either way."""
+        if not checkpoint.has(norm):
+            return project(role, scale, heads)
+        split = project(role, 1.0, heads)
+        return _rms_norm(build, checkpoint, norm, layer, split, f"{at}_{norm}", rmsnorm, scale=scale)
 
     def to_heads(split: str, output: str) -> str:
         return build.node("Transpose", [split], output, perm=[1, 2, 0, 3])
 
-    query = to_heads(project(Role.QUERY, head_dim**-0.5, per_group), f"{at}_query")
-    key = to_heads(project(Role.KEY, 1.0, 1), f"{at}_key")
+    query = to_heads(normed(Role.QUERY, Role.QUERY_NORM, head_dim**-0.5, per_group), f"{at}_query")
+    key = to_heads(normed(Role.KEY, Role.KEY_NORM, 1.0, 1), f"{at}_key")
     value = to_heads(project(Role.VALUE, 1.0, 1), past_value_out(layer))
     query = _rotate(build, query, f"{at}_query", head_dim // 2)
     key = _rotate(build, key, f"{at}_key", head_dim // 2)

@@ -1,7 +1,7 @@
 """The checkpoint evaluated directly in NumPy: an independent statement of what the model computes.
 
-Nothing here is shared with the graphs except the checkpoint and the RoPE tables' formula, so a mistake in the one
-shows against the other. No KV cache: a whole sequence at once.
+Nothing here is shared with the graphs except the checkpoint and its facts, so a mistake in the one shows against the
+other. No KV cache: a whole sequence at once.
 """
 
 from __future__ import annotations
@@ -33,9 +33,20 @@ def numpy_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> Array:
         """(n, heads * dim) to (heads, n, dim)"""
         return x.reshape(len(x), n_heads, facts.head_dim).transpose(1, 0, 2)
 
+    def project(x: Array, role: Role, bias: Role, layer: int, n_heads: int) -> Array:
+        """(n, hidden) to (n_heads, n, head_dim), with the bias where the architecture has one."""
+        product = x @ weight(role, layer).T
+        return heads(product + weight(bias, layer) if checkpoint.has(bias) else product, n_heads)
+
+    def normed(x: Array, role: Role, layer: int) -> Array:
+        """Each head on its own, where the architecture does so."""
+        return rms_norm(x, weight(role, layer)) if checkpoint.has(role) else x
+
     n = len(tokens)
     half = facts.head_dim // 2
     frequency = facts.rope_theta ** -(np.arange(half) / half)
+    if facts.rope_scaling is not None:
+        frequency = frequency / facts.rope_scaling.divisors
     turn = np.exp(1j * np.outer(np.arange(n), frequency))
 
     def rotate(x: Array) -> Array:
@@ -44,12 +55,14 @@ def numpy_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> Array:
         return np.concatenate([turned.real, turned.imag], axis=-1)
 
     hidden = weight(Role.EMBEDDING)[np.asarray(tokens)]
-    visible = np.tril(np.ones((n, n), dtype=bool))
+    distance = np.subtract.outer(np.arange(n), np.arange(n))
+    visible = (distance >= 0) & (distance < (facts.sliding_window or n))
     for layer in range(facts.n_layers):
         x = rms_norm(hidden, weight(Role.INPUT_NORM, layer))
-        query = rotate(heads(x @ weight(Role.QUERY, layer).T, facts.n_heads))
-        key = rotate(heads(x @ weight(Role.KEY, layer).T, facts.n_kv_heads))
-        value = heads(x @ weight(Role.VALUE, layer).T, facts.n_kv_heads)
+        query = project(x, Role.QUERY, Role.QUERY_BIAS, layer, facts.n_heads)
+        key = project(x, Role.KEY, Role.KEY_BIAS, layer, facts.n_kv_heads)
+        value = project(x, Role.VALUE, Role.VALUE_BIAS, layer, facts.n_kv_heads)
+        query, key = rotate(normed(query, Role.QUERY_NORM, layer)), rotate(normed(key, Role.KEY_NORM, layer))
         repeats = facts.n_heads // facts.n_kv_heads
         key, value = np.repeat(key, repeats, axis=0), np.repeat(value, repeats, axis=0)
         scores = query @ key.transpose(0, 2, 1) / np.sqrt(facts.head_dim)

@@ -71,6 +71,14 @@ class ContextFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    kind: str
+    """As the checkpoint calls it: ``linear``, ``llama3``; ``factors`` where a GGUF file holds only the divisors."""
+    divisors: tuple[float, ...]
+    """head_dim / 2 numbers: frequency i of the plain table is divided by number i."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     name: str
     architecture: str
@@ -86,8 +94,13 @@ class ModelFacts:
     rms_norm_eps: float
     tied_embeddings: bool
     bos_id: int | None
+    """What stands in front of every prompt; None: nothing does."""
     eos_ids: tuple[int, ...]
     n_parameters: int
+    rope_scaling: RopeScaling | None = None
+    """None: the plain frequencies."""
+    sliding_window: int | None = None
+    """Tokens a position sees, itself included; None: all before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
