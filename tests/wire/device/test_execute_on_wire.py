@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,19 +45,26 @@ LONG_RUN = Workload(name="long", prompts=(LONG,), performance_mode="default", de
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """The bundled model in fp16 for gen3, without held-out text: nothing is measured on this host."""
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "tiny-llama"
-    checkpoint.mkdir()
+    """The bundled model in fp16 for gen3, without held-out text: nothing is measured on this host.
+
+    Workers of one test run share it: ``prepare`` locks its folder and takes an artifact that is there already.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    checkpoint = shared / "wire-execute" / "tiny-llama"
+    checkpoint.mkdir(parents=True, exist_ok=True)
     for file in (REPOSITORY / "models" / "tiny-llama").iterdir():
         if file.name != "heldout.txt":
-            (checkpoint / file.name).symlink_to(file)
+            with contextlib.suppress(FileExistsError):
+                (checkpoint / file.name).symlink_to(file)
     return prepare(
         checkpoint,
         soc=find_soc("gen3"),
         precision=Precision.FP16,
         context=128,
         prefill=32,
-        out=tmp_path_factory.mktemp("artifacts"),
+        out=shared / "wire-execute" / "artifacts",
     )
 
 
