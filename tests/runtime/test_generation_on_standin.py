@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -89,8 +90,7 @@ def test_forced_ids_are_fed_instead_of_the_greedy_ones(quantised):
 def test_generation_stops_at_a_stop_id_and_keeps_it_unless_told_to_go_on(quantised):
     greedy = quantised.expected_generation(tokens(3), 6)
     first = greedy.index(greedy[2])
-    model = quantised.job().model
-    model = type(model)(**{name: getattr(model, name) for name in model.__slots__} | {"eos_ids": (greedy[2],)})
+    model = dataclasses.replace(quantised.job().model, eos_ids=(greedy[2],))
     prompts = generate(3, 6, ignore_eos=False), generate(3, 6)
     outcome = succeeded(quantised.run(quantised.job(*prompts, model=model)))
     stopped, ignored = outcome.log.generations
@@ -99,6 +99,14 @@ def test_generation_stops_at_a_stop_id_and_keeps_it_unless_told_to_go_on(quantis
     assert stopped.logits.n_rows == 3 + first
     assert ignored.token_ids == greedy
     assert ignored.stop == "length"
+
+
+def test_a_forced_stop_id_does_not_stop(quantised):
+    model = dataclasses.replace(quantised.job().model, eos_ids=(6,))
+    job = quantised.job(generate(3, 3, forced=(5, 6, 7), ignore_eos=False), model=model)
+    generation = succeeded(quantised.run(job)).log.generations[0]
+    assert generation.token_ids == (5, 6, 7)
+    assert generation.stop == "length"
 
 
 def test_generation_stops_when_the_context_is_full(quantised):
@@ -110,16 +118,16 @@ def test_generation_stops_when_the_context_is_full(quantised):
 
 
 def test_repetitions_are_independent_of_what_ran_before(standin):
-    prompts = generate(9, 4, warmups=1, repetitions=2), generate(13, 2), generate(9, 4)
+    prompts = generate(9, 4, repetitions=2), generate(13, 2), generate(9, 4, warmups=1)
     outcome = succeeded(standin.run(standin.job(*prompts)))
     generations = outcome.log.generations
     assert [(g.n_prompt, g.warmup, g.repetition) for g in generations] == [
-        (9, True, 0), (9, False, 0), (9, False, 1), (13, False, 0), (9, False, 0),
+        (9, False, 0), (9, False, 1), (13, False, 0), (9, True, 0), (9, False, 0),
     ]  # fmt: skip
-    for index in (1, 2, 4):
+    for index in (1, 3, 4):
         np.testing.assert_array_equal(outcome.logits(index), outcome.logits(0))
     offsets = [g.logits.offset_bytes for g in generations]
-    assert offsets == [0, 768, 1536, 2304, 3200]  # rows of 32 two-byte logits: 12 rows each, 14 for the fourth
+    assert offsets == [0, 768, 1536, 2432, 3200]  # rows of 32 two-byte logits: 12 rows each, 14 for the third
 
 
 def test_one_context_may_hold_both_graphs(quantised):
@@ -247,6 +255,18 @@ def test_a_refused_vote_is_recorded_and_the_run_goes_on(quantised, refused):
     outcome = succeeded(quantised.run(job, environment={"FAKE_QNN_FAIL": refused}))
     assert outcome.log.platform.performance_accepted is False
     assert "warning" in outcome.stderr
+
+
+def test_a_partial_chunk_is_filled_up_with_id_0(quantised):
+    prompts = generate(4, 1), generate(6, 2)
+    outcome, calls = traced(quantised, quantised.job(*prompts))
+    greedy = outcome.log.generations[1].token_ids[0]
+    assert [call for call in calls if call.startswith("graphExecute")] == [
+        "graphExecute ar4 3 10 17 24",
+        "graphExecute ar4 3 10 17 24",
+        "graphExecute ar4 31 6 0 0",
+        f"graphExecute ar1 {greedy}",
+    ]
 
 
 def test_the_soc_number_is_given_in_both_known_layouts(quantised):

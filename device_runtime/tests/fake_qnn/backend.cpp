@@ -255,6 +255,16 @@ std::string bind(const std::vector<BinaryTensor>& expected, const abi::Tensor* t
     return memory.size() < n_tensors ? "one tensor given twice" : "";
 }
 
+// " 5 6 0": what the runner asks for in this step, for the trace.
+std::string token_ids(const BinaryGraph& graph, const Memory& memory) {
+    const auto* ids = reinterpret_cast<const std::int32_t*>(memory.at("input_ids"));
+    std::string text;
+    for (std::uint32_t i = 0; i < graph.n_tokens; ++i) {
+        text += " " + std::to_string(ids[i]);
+    }
+    return text;
+}
+
 abi::ErrorCode graph_execute(abi::Handle handle, const abi::Tensor* inputs, std::uint32_t n_inputs,
                              abi::Tensor* outputs, std::uint32_t n_outputs, abi::Handle, abi::Handle) {
     const Binary* binary = owner_of(handle);
@@ -262,13 +272,13 @@ abi::ErrorCode graph_execute(abi::Handle handle, const abi::Tensor* inputs, std:
         return violation("execution of a dead graph", 6001);
     }
     const auto& graph = *static_cast<const BinaryGraph*>(handle);
-    if (const auto code = enter("graphExecute", graph.name)) {
-        return *code;
-    }
     Memory memory;
     Memory written;
     std::string wrong = bind(graph.inputs, inputs, n_inputs, memory);
     wrong += bind(graph.outputs, outputs, n_outputs, written);
+    if (const auto code = enter("graphExecute", graph.name + (wrong.empty() ? token_ids(graph, memory) : ""))) {
+        return *code;
+    }
     if (wrong.empty()) {
         memory.merge(written);
         wrong = compute(*binary, graph, memory, !setting("FAKE_QNN_NAN").empty());
