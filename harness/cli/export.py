@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness.cli.command import Subcommands, printer
+from harness.cli.command import Subcommands, add_redaction, printer, redacted
 from harness.results.export import INDEX_NAME, TableFormat, export
 from harness.results.gate import read_session
 
@@ -22,6 +22,7 @@ def add_command(commands: Subcommands) -> None:
     parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--format", choices=[str(f) for f in TableFormat], default="csv", help="default: csv")
+    add_redaction(parser)
     parser.set_defaults(run=run)
 
 
@@ -29,6 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     journal, notes = read_session(arguments.journal, arguments.session)
     for note in (*notes, *journal.damaged):
         print(note, file=sys.stderr)
-    export(journal, arguments.out, TableFormat(arguments.format), progress=printer("export"))
+    export(redacted(journal, arguments), arguments.out, TableFormat(arguments.format), progress=printer("export"))
     print(f"wrote {arguments.out / INDEX_NAME}")
     return 0

@@ -15,9 +15,11 @@ from harness.record.vocabulary import EXIT_CODES, SEVERITY, Status
 from harness.results.derive import derive
 from harness.results.documents import by_weight, write_documents
 from harness.results.gate import judge_journal, read_limits
+from harness.results.integrity import write_manifest
 from reports.render import write_report
 
 _SHOWN_PER_STATUS = 12
+_SUITES = Path(__file__).resolve().parents[2] / "suites"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,19 @@ def conclude(journal: Journal, settings: Settings) -> Conclusion:
         required=None if settings.journal else settings.required,
         release=settings.release,
     )
-    written = write_all(settings.results, journal, verdict, manifests_of(journal, settings.artifacts))
+    manifests = manifests_of(journal, settings.artifacts)
+    written = write_all(settings.results, journal, verdict, manifests)
+    manifest = write_manifest(
+        settings.results,
+        journal,
+        journal_dir=settings.journal or settings.results / "journal",
+        limits=settings.limits,
+        suites=_SUITES,
+        artifacts=manifests,
+        required=None if settings.journal else settings.required,
+        release=settings.release,
+    )
+    written = (*written, manifest)
     return Conclusion(verdict=verdict, lines=tuple(_lines(verdict, written)))
 
 
