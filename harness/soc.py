@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
 from harness.errors import UserError
 
@@ -21,6 +22,13 @@ class Precision(StrEnum):
 
     FP16 = "fp16"
     W8A16 = "w8a16"
+    W8A16_FP16ATTN = "w8a16-fp16attn"
+    """w8a16, with attention scores, mask, softmax and their product with the values in FP16."""
+    W8A8 = "w8a8"
+    W4A16 = "w4a16"
+    """Four-bit weights, one scale per output channel; the output head keeps eight bits."""
+    W4A16_B32 = "w4a16-b32"
+    """Four-bit weights, one scale per output channel and 32 inputs; the output head keeps eight bits."""
 
 
 class KvPrecision(StrEnum):
@@ -93,22 +101,37 @@ def find_soc(name: str) -> Soc:
 class PrecisionFloor:
     """From which HTP arch a precision runs: as the vendor states it, and as seen on the x86 emulator."""
 
-    vendor_arch: int
+    vendor_arch: int | None
+    """None: the vendor names none."""
     emulator_arch: int
     source: str
 
+    @property
+    def arch(self) -> int:
+        """The higher of the two: below it SnapGate makes no artifact."""
+        return max(self.vendor_arch or 0, self.emulator_arch)
+
+
+_EVERY_ARCH: Final = "compiled and executed on the emulator for every arch of the table; the vendor names no floor"
+_FP16_SOURCE: Final = (
+    "a maintainer in microsoft/onnxruntime#21848 (v73); emulator: soc 30 refused with 1002, soc 36 runs"
+)
 
 PRECISION_FLOORS: Mapping[Precision, PrecisionFloor] = MappingProxyType(
     {
-        Precision.FP16: PrecisionFloor(
+        Precision.FP16: PrecisionFloor(vendor_arch=73, emulator_arch=69, source=_FP16_SOURCE),
+        Precision.W8A16: PrecisionFloor(vendor_arch=None, emulator_arch=68, source=_EVERY_ARCH),
+        Precision.W8A16_FP16ATTN: PrecisionFloor(
             vendor_arch=73,
-            emulator_arch=69,
-            source="a maintainer in microsoft/onnxruntime#21848 (v73); emulator: soc 30 refused with 1002, 36 runs",
-        ),
-        Precision.W8A16: PrecisionFloor(
-            vendor_arch=68,
             emulator_arch=68,
-            source="compiled and executed on the emulator for every arch of the table; the vendor names no floor",
+            source="FP16 as above (v73); emulator: runs for every arch, 45 dB from onnxruntime on soc 30",
+        ),
+        Precision.W8A8: PrecisionFloor(vendor_arch=None, emulator_arch=68, source=_EVERY_ARCH),
+        Precision.W4A16: PrecisionFloor(vendor_arch=None, emulator_arch=68, source=_EVERY_ARCH),
+        Precision.W4A16_B32: PrecisionFloor(
+            vendor_arch=None,
+            emulator_arch=69,
+            source="emulator: soc 30 (v68) refuses the block-quantised MatMul, soc 36 runs; the vendor names no floor",
         ),
     }
 )
@@ -117,10 +140,34 @@ PRECISION_FLOORS: Mapping[Precision, PrecisionFloor] = MappingProxyType(
 def check_precision(precision: Precision, soc: Soc) -> None:
     """Refuse a precision that the arch of ``soc`` does not run. A silent downgrade is impossible."""
     floor = PRECISION_FLOORS[precision]
-    if soc.htp_arch < floor.vendor_arch:
+    if soc.htp_arch < floor.arch:
+        others = [p for p in Precision if soc.htp_arch >= PRECISION_FLOORS[p].arch]
         raise UserError(
             f"{precision} does not run on {soc.marketing_name} ({soc.part})",
             found=f"HTP v{soc.htp_arch}",
-            expected=f"v{floor.vendor_arch} or newer ({floor.source})",
-            next_step="choose another precision, or a newer SoC",
+            expected=f"v{floor.arch} or newer ({floor.source})",
+            next_step=f"choose {', '.join(others)}, or a newer SoC",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDefect:
+    """A shape of graph that compiles and then computes wrong numbers."""
+
+    name: str
+    htp_archs: tuple[int, ...]
+    what: str
+    seen: str
+    """Where it was seen, and where not."""
+    way_out: str
+
+
+ONE_ROW_ATTENTION: Final = KnownDefect(
+    name="one-row-u16-attention",
+    htp_archs=(69,),
+    what="a MatMul of one 16-bit query row a head with 16-bit keys is right in the first head and garbage in the rest",
+    seen="x86 emulator, soc 36 and 42, QAIRT 2.51, 2 and 4 heads; not with one head, two or more query rows, a float "
+    "MatMul, or three query heads that share a key head (the bundled model); unknown on a phone",
+    way_out="compute Q.K^T in float, or decode with two query rows; an 8-bit key does not help",
+)
+KNOWN_DEFECTS: Final[tuple[KnownDefect, ...]] = (ONE_ROW_ATTENTION,)

@@ -34,6 +34,12 @@ def add_command(commands: Subcommands) -> None:
         help="RMSNorm as one operator (most precise) or in basic operators (default: operator)",
     )
     parser.add_argument(
+        "--weights",
+        choices=["rtn", "gptq"],
+        default="rtn",
+        help="how four-bit weights are rounded: to nearest, or by GPTQ over the calibration text (default: rtn)",
+    )
+    parser.add_argument(
         "--calibration", type=Path, metavar="FILE", help="text to calibrate on (default: self-generated)"
     )
     parser.add_argument(
@@ -60,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         context=arguments.context,
         prefill=arguments.prefill,
         rmsnorm=arguments.rmsnorm,
+        weights=arguments.weights,
         out=arguments.out,
         calibration=arguments.calibration,
         heldout=arguments.heldout,

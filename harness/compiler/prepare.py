@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 from harness import __version__
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, compile_graph
 from harness.compiler.libraries import library_folder
-from harness.compiler.recipe import MASK_VALUE, Plan, check_plan, choose_kv
+from harness.compiler.recipe import KV_CHOICES, Plan, check_plan, choose_kv, recorded_weights
 from harness.compiler.reuse import find_reusable
 from harness.compiler.staging import publish, staging_folder
 from harness.errors import HostError, UserError
 from harness.model.checkpoint import TOKENIZER, Checkpoint, load_checkpoint
 from harness.model.decoder import Decoder
 from harness.model.perplexity import Corpus, load_corpus, measure_perplexity, read_text
+from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import ENGINE, CpuGraph, reference_file
 from harness.model.rope import rope_file_bytes
 from harness.record.artifact import (
@@ -41,7 +42,10 @@ from harness.record.comparison import Leg
 from harness.soc import KvPrecision, Precision, Soc
 
 if TYPE_CHECKING:
+    import onnx
+
     from harness.model.calibrate import CalibrationText
+    from harness.model.int4 import Int4Weight
 
 Progress = Callable[[str], None]
 
@@ -61,6 +65,7 @@ def prepare(
     context: int = 512,
     prefill: int = 64,
     rmsnorm: str = "operator",
+    weights: str = "rtn",
     out: Path,
     calibration: Path | None = None,
     heldout: Path | None = None,
@@ -68,15 +73,24 @@ def prepare(
 ) -> Artifact:
     """Build the artifact ``out / manifest.name``, or take the one that is there if it came from the same inputs.
 
-    ``calibration``: plain text for w8a16; without it the float model writes its own. ``heldout``: text for perplexity,
-    never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity is measured.
-    ``kv`` None: for w8a16, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
+    ``calibration``: plain text for quantised precisions; without it the float model writes its own. ``heldout``: text
+    for perplexity, never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity
+    is measured.
+    ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
     Nothing is left behind on failure.
     """
     library_folder()
     _require_onnx()
     source = load_checkpoint(checkpoint)
-    plan = Plan(soc=soc, precision=precision, kv=kv, context_length=context, prefill_tokens=prefill, rmsnorm=rmsnorm)
+    plan = Plan(
+        soc=soc,
+        precision=precision,
+        kv=kv,
+        context_length=context,
+        prefill_tokens=prefill,
+        rmsnorm=rmsnorm,
+        weights=weights,
+    )
     check_plan(plan, source.facts)
     corpus = _corpus(source, heldout, context)
     if calibration is not None:
@@ -138,7 +152,12 @@ class _Work:
         for n_tokens in self.plan.graph_sizes:
             path = folder / reference_file(leg, n_tokens)
             runners.append(CpuGraph(path, _graph_spec(path, n_tokens)))
-        return Decoder(runners, self.checkpoint.facts, context_length=self.plan.context_length, mask_value=MASK_VALUE)
+        return Decoder(
+            runners,
+            self.checkpoint.facts,
+            context_length=self.plan.context_length,
+            mask_value=mask_value(self.plan.precision),
+        )
 
     def measure(self, decoder: Decoder, graph: str) -> tuple[PerplexityFigure, ...]:
         """The perplexity of one graph as a tuple of one, or nothing where there is no held-out text."""
@@ -236,15 +255,18 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
         text,
         facts,
         context_length=plan.context_length,
-        mask_value=MASK_VALUE,
+        mask_value=mask_value(plan.precision),
         progress=work.progress,
     )
-    table = encoding_table(ranges, facts.n_layers, MASK_VALUE)
+    scheme = SCHEMES[plan.precision]
+    table = encoding_table(ranges, facts.n_layers, scheme)
     work.progress(f"quantising to {plan.precision}: {len(table)} activations calibrated on {text.n_tokens} tokens")
-    kv16 = {n: quantize_graph(model, table) for n, model in floats.items()}
-    kv8 = {n: to_kv8(model, facts.n_layers) for n, model in kv16.items()}
+    int4 = _four_bit_weights(work, floats[plan.prefill_tokens], text)
+    quantized = {n: quantize_graph(model, table, scheme, int4) for n, model in floats.items()}
     folders = {}
-    for kv, models in ((KvPrecision.KV16, kv16), (KvPrecision.KV8, kv8)):
+    for kv in KV_CHOICES[plan.precision]:
+        narrow = kv is KvPrecision.KV8 and scheme.activation_bits != 8
+        models = {n: to_kv8(model, facts.n_layers) if narrow else model for n, model in quantized.items()}
         folders[kv] = work.folder / "candidates" / kv
         (folders[kv] / "reference").mkdir(parents=True)
         named = {reference_file(Leg.GRAPH, n).removeprefix("reference/"): model for n, model in models.items()}
@@ -253,6 +275,25 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
             spec = _graph_spec(folders[kv] / reference_file(Leg.GRAPH, n_tokens), n_tokens)
             check_quantized_io(spec.inputs, spec.outputs, facts.n_layers)
     return folders
+
+
+def _four_bit_weights(work: _Work, model: onnx.ModelProto, text: CalibrationText) -> Mapping[str, Int4Weight]:
+    from harness.model.gptq import gptq_weights
+    from harness.model.quantize import four_bit_names, four_bit_weights
+
+    plan, scheme = work.plan, SCHEMES[work.plan.precision]
+    if plan.weights == "rtn":
+        return four_bit_weights(model, scheme)
+    return gptq_weights(
+        model,
+        four_bit_names(model),
+        text,
+        work.checkpoint.facts,
+        block=scheme.block,
+        context_length=plan.context_length,
+        mask_value=scheme.mask_value,
+        progress=work.progress,
+    )
 
 
 def _compile_all(work: _Work) -> list[Compiled]:
@@ -265,7 +306,7 @@ def _compile_all(work: _Work) -> list[Compiled]:
             compile_graph(
                 path,
                 soc=work.plan.soc,
-                fp16=work.plan.precision is Precision.FP16,
+                fp16=work.plan.precision in (Precision.FP16, Precision.W8A16_FP16ATTN),
                 n_tokens=n_tokens,
                 inputs=spec.inputs,
                 outputs=spec.outputs,
@@ -282,11 +323,14 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
         context_length=plan.context_length,
         prefill_tokens=plan.prefill_tokens,
         rmsnorm=plan.rmsnorm,
-        mask_value=MASK_VALUE,
-        calibration_method=text.method if text is not None else None,
+        mask_value=mask_value(plan.precision),
+        calibration_method=None
+        if text is None
+        else f"minmax x {SCHEMES[plan.precision].range_headroom:g}, {text.method}",
         calibration_samples=len(text.sequences) if text is not None else None,
         calibration_tokens=text.n_tokens if text is not None else None,
         calibration_text_sha256=text.sha256 if text is not None else None,
+        weights=recorded_weights(plan),
     )
 
 

@@ -12,14 +12,17 @@ from harness.record.artifact import ModelFacts, PerplexityFigure
 from harness.soc import KvPrecision, Precision, Soc, check_precision
 
 RMSNORMS: Final = ("operator", "basic")
-MASK_VALUE: Final = -100.0
-"""Additive mask. A float type's own minimum would wreck the mask's scale in a quantised graph."""
+WEIGHTS: Final = ("rtn", "gptq")
 KV8_MAX_COST: Final = 0.001
 """kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
 KV_CHOICES: Final[Mapping[Precision, tuple[KvPrecision, ...]]] = MappingProxyType(
     {
         Precision.FP16: (KvPrecision.KVFP16,),
         Precision.W8A16: (KvPrecision.KV16, KvPrecision.KV8),
+        Precision.W8A16_FP16ATTN: (KvPrecision.KV16, KvPrecision.KV8),
+        Precision.W8A8: (KvPrecision.KV8,),
+        Precision.W4A16: (KvPrecision.KV16, KvPrecision.KV8),
+        Precision.W4A16_B32: (KvPrecision.KV16, KvPrecision.KV8),
     }
 )
 
@@ -33,6 +36,7 @@ class Plan:
     context_length: int
     prefill_tokens: int
     rmsnorm: str
+    weights: str = "rtn"
 
     @property
     def graph_sizes(self) -> tuple[int, ...]:
@@ -49,6 +53,17 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             found=plan.kv,
             expected=" or ".join(choices),
             next_step="leave --kv out to take the default",
+        )
+    if plan.weights not in WEIGHTS:
+        raise UserError(
+            "unknown way to round weights", found=plan.weights, expected=" or ".join(WEIGHTS), next_step="choose one"
+        )
+    if plan.weights != "rtn" and plan.precision not in (Precision.W4A16, Precision.W4A16_B32):
+        raise UserError(
+            f"{plan.weights} does not go with {plan.precision}",
+            found="no four-bit weights",
+            expected=f"{Precision.W4A16} or {Precision.W4A16_B32}",
+            next_step="leave --weights out",
         )
     if not 2 <= plan.context_length <= facts.max_context:
         raise UserError(
@@ -68,6 +83,11 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
         raise UserError(
             "unknown RMSNorm form", found=plan.rmsnorm, expected=" or ".join(RMSNORMS), next_step="choose one of them"
         )
+
+
+def recorded_weights(plan: Plan) -> str | None:
+    """``Recipe.weights`` of an artifact made by ``plan``."""
+    return None if plan.precision is Precision.FP16 else plan.weights
 
 
 def kv8_cost(quality: tuple[PerplexityFigure, ...]) -> float | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.compiler.recipe import KV_CHOICES, MASK_VALUE, Plan, choose_kv
+from harness.compiler.recipe import KV_CHOICES, Plan, choose_kv, recorded_weights
 from harness.errors import UserError
 from harness.model.checkpoint import Checkpoint
 from harness.model.perplexity import Corpus
+from harness.model.recipes import mask_value
 from harness.record.artifact import Artifact, ArtifactManifest, load_artifact, sha256_of
 
 
@@ -54,7 +55,8 @@ def _same(
         and {name: manifest.tools.get(name) for name in tools} == dict(tools)
         and (manifest.target.part, manifest.target.vtcm_mb) == (plan.soc.part, plan.soc.vtcm_mb)
         and (recipe.precision, recipe.context_length, recipe.prefill_tokens, recipe.rmsnorm, recipe.mask_value)
-        == (plan.precision, plan.context_length, plan.prefill_tokens, plan.rmsnorm, MASK_VALUE)
+        == (plan.precision, plan.context_length, plan.prefill_tokens, plan.rmsnorm, mask_value(plan.precision))
+        and recipe.weights == recorded_weights(plan)
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
         and recipe.kv == choose_kv(plan, manifest.quality)[0]
     )

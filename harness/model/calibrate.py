@@ -24,10 +24,6 @@ from harness.record.artifact import GraphSpec, ModelFacts, sha256_of
 
 SEED: Final = 7
 N_SEQUENCES: Final = 8
-HEADROOM: Final = 1.25
-"""Ranges are widened by this much: other text exceeds them by up to a third in the bundled model, a saturated value is
-lost, and a quarter costs a third of one bit of sixteen."""
-
 _MIN, _MAX = "range_min/", "range_max/"
 
 
@@ -39,14 +35,14 @@ class Range:
     def union(self, other: Range) -> Range:
         return Range(low=min(self.low, other.low), high=max(self.high, other.high))
 
-    def widened(self) -> Range:
-        return Range(low=self.low * HEADROOM, high=self.high * HEADROOM)
+    def widened(self, factor: float) -> Range:
+        return Range(low=self.low * factor, high=self.high * factor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationText:
     method: str
-    """``minmax x 1.25`` (the smallest and largest value seen, with headroom), and where the text came from."""
+    """Where the text came from."""
     sequences: tuple[tuple[int, ...], ...]
     sha256: str
     """Of the file; of self-generated text, of its token ids as little-endian int32, sequence after sequence."""
@@ -64,7 +60,7 @@ def text_from_file(path: Path, tokenizer: Path, facts: ModelFacts, *, context_le
     pieces = [(*prefix, *ids[at : at + stride]) for at in range(0, min(len(ids), N_SEQUENCES * stride), stride)]
     if not pieces:
         raise UserError(f"{path} holds no text to calibrate on", found="0 tokens", expected="some pages of plain text")
-    return CalibrationText(method=f"minmax x {HEADROOM}, {path.name}", sequences=tuple(pieces), sha256=sha256_of(path))
+    return CalibrationText(method=path.name, sequences=tuple(pieces), sha256=sha256_of(path))
 
 
 def self_generated_text(decoder: Decoder, *, progress: Callable[[str], None] = lambda _: None) -> CalibrationText:
@@ -81,9 +77,7 @@ def self_generated_text(decoder: Decoder, *, progress: Callable[[str], None] = l
         start = facts.bos_id if facts.bos_id is not None else int(random.integers(facts.vocab_size))
         sequences.append(_sample(decoder, start, length, random))
     digest = hashlib.sha256(np.array(sequences, dtype="<i4").tobytes()).hexdigest()
-    return CalibrationText(
-        method=f"minmax x {HEADROOM}, self-generated, seed {SEED}", sequences=tuple(sequences), sha256=digest
-    )
+    return CalibrationText(method=f"self-generated, seed {SEED}", sequences=tuple(sequences), sha256=digest)
 
 
 def _sample(decoder: Decoder, start: int, length: int, random: np.random.Generator) -> tuple[int, ...]:
@@ -108,7 +102,7 @@ def collect_ranges(
     mask_value: float,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Range]:
-    """Smallest and largest value of every float graph input and node output over ``text``, with headroom.
+    """Smallest and largest value of every float graph input and node output over ``text``.
 
     Only whole chunks are used: padding would put ranges into the table that no text reaches. Zero is in every range.
     """
@@ -128,7 +122,7 @@ def collect_ranges(
             expected=f"at least one chunk of {chunk}",
             next_step="give a longer --calibration text",
         )
-    return {name: seen.widened() for name, seen in recorder.ranges.items()}
+    return recorder.ranges
 
 
 class _RangeRecorder:

@@ -1,7 +1,8 @@
-"""w8a16: one table of activation encodings for every AR-N graph, then onnxruntime's QNN quantisation tools.
+"""Float graph to QDQ graph: one table of activation encodings for every AR-N graph, then onnxruntime's QNN tools.
 
 The tools' own ranges are never used: every activation gets its scale and zero point from the table, so prefill and
-decode agree, and a key or value keeps one encoding from the step that makes it to the step that reads it.
+decode agree, and a key or value keeps one encoding from the step that makes it to the step that reads it. Four-bit
+weights are put into the graph before the tools see it, and the tools leave them as they are.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize
 from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 
 from harness.errors import ModelError
 from harness.model.calibrate import Range
+from harness.model.int4 import Int4Weight, insert_weight, round_to_nearest
 from harness.model.interface import (
     COS,
+    LOGITS,
     MASK,
     SIN,
     past_key_in,
@@ -32,12 +36,10 @@ from harness.model.interface import (
     past_value_in,
     past_value_out,
 )
-from harness.model.quantized_io import make_io_quantized
+from harness.model.quantized_io import dequantize_input, make_io_quantized
+from harness.model.recipes import Scheme
 
-LEVELS: Final = 65535
-"""Steps of an uint16 activation."""
-SCORE_HEADROOM: Final = 40.0
-"""A masked score this far below the smallest real score is as good as minus infinity (e^-40 = 4e-18)."""
+_ACTIVATIONS: Final = {8: (QuantType.QUInt8, np.uint8), 16: (QuantType.QUInt16, np.uint16)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +48,33 @@ class Encoding:
 
     scale: float
     zero_point: int
+    bits: int = 16
 
     @classmethod
-    def of_range(cls, covered: Range) -> Encoding:
-        """uint16, asymmetric; zero is exactly representable."""
+    def of_range(cls, covered: Range, bits: int = 16) -> Encoding:
+        """Unsigned, asymmetric; zero is exactly representable."""
         low, high = min(covered.low, 0.0), max(covered.high, 0.0)
-        scale = max(float(np.float32((high - low) / LEVELS)), 1e-9)
-        return cls(scale=scale, zero_point=int(np.clip(np.rint(-low / scale), 0, LEVELS)))
+        levels = 2**bits - 1
+        scale = max(float(np.float32((high - low) / levels)), 1e-9)
+        return cls(scale=scale, zero_point=int(np.clip(np.rint(-low / scale), 0, levels)), bits=bits)
+
+    @classmethod
+    def symmetric(cls, covered: Range, bits: int) -> Encoding:
+        """Unsigned around the middle: 128 stands for zero in 8 bits."""
+        middle = 2 ** (bits - 1)
+        scale = max(float(np.float32(max(-covered.low, covered.high) / (middle - 1))), 1e-9)
+        return cls(scale=scale, zero_point=middle, bits=bits)
 
 
-def encoding_table(ranges: Mapping[str, Range], n_layers: int, mask_value: float) -> dict[str, Encoding]:
-    """The encoding of every activation. ``ranges`` as calibrated on one graph; the table serves all."""
-    table = dict(ranges)
-    table[MASK] = Range(low=mask_value, high=0.0)
+def encoding_table(ranges: Mapping[str, Range], n_layers: int, scheme: Scheme) -> dict[str, Encoding]:
+    """The encoding of every activation. ``ranges`` as calibrated on one graph; the table serves all.
+
+    Keys and values of 8-bit activations are symmetric from the start; those of 16 bits get so in ``to_kv8``.
+    """
+    bits = scheme.activation_bits
+    table = {name: seen.widened(scheme.range_headroom) for name, seen in ranges.items()}
+    symmetric: set[str] = set()
+    table[MASK] = Range(low=scheme.mask_value, high=0.0)
     table[COS] = table[SIN] = Range(low=-1.0, high=1.0)
     for layer in range(n_layers):
         at = f"layer{layer}"
@@ -73,10 +89,37 @@ def encoding_table(ranges: Mapping[str, Range], n_layers: int, mask_value: float
             for name in names[1:]:
                 union = union.union(table[name])
             table.update(dict.fromkeys(names, union))
+            if bits == 8:
+                symmetric.update(names)
         scores = table[f"{at}_scores"]
-        table[f"{at}_masked_scores"] = Range(low=scores.low - SCORE_HEADROOM, high=scores.high)
+        table[f"{at}_masked_scores"] = Range(low=scores.low - scheme.score_headroom, high=scores.high)
         table[f"{at}_attention"] = Range(low=0.0, high=1.0)
-    return {name: Encoding.of_range(covered) for name, covered in table.items()}
+    return {
+        name: Encoding.symmetric(covered, bits) if name in symmetric else Encoding.of_range(covered, bits)
+        for name, covered in table.items()
+    }
+
+
+def four_bit_weights(model: onnx.ModelProto, scheme: Scheme) -> dict[str, Int4Weight]:
+    """Every weight that ``scheme`` wants in four bits, rounded to nearest. Empty where it wants none."""
+    if scheme.weight_bits != 4:
+        return {}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    return {
+        name: round_to_nearest(numpy_helper.to_array(constants[name]).astype(np.float32), scheme.block)
+        for name in four_bit_names(model)
+    }
+
+
+def four_bit_names(model: onnx.ModelProto) -> list[str]:
+    """The weight of every MatMul, in the graph's order, but the output head's: it keeps eight bits."""
+    return [weight for weight, node in _weights(model).items() if node.output[0] != LOGITS]
+
+
+def _weights(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
+    """Initialisers that are the right operand of a MatMul, and the MatMul."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return {node.input[1]: node for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in constants}
 
 
 class _OneZeroFeed(CalibrationDataReader):  # type: ignore[misc]
@@ -96,17 +139,59 @@ def _zeros(value: onnx.ValueInfoProto) -> NDArray[Any]:
     )
 
 
-def quantize_graph(model: onnx.ModelProto, table: Mapping[str, Encoding]) -> onnx.ModelProto:
-    """The w8a16 QDQ graph of a float32 graph: int8 weights per output channel, uint16 activations and graph I/O."""
-    weights = {
-        node.input[1]
-        for node in model.graph.node
-        if node.op_type == "MatMul" and node.input[1] in {tensor.name for tensor in model.graph.initializer}
-    }
-    sigmoids = {node.output[0] for node in model.graph.node if node.op_type == "Sigmoid"}
+def quantize_graph(
+    model: onnx.ModelProto,
+    table: Mapping[str, Encoding],
+    scheme: Scheme,
+    int4: Mapping[str, Int4Weight] = MappingProxyType({}),
+) -> onnx.ModelProto:
+    """The QDQ graph of a float32 graph: integer activations and graph I/O.
+
+    Weights named in ``int4`` are taken from there, all others become int8, symmetric, per output channel.
+    """
+    copy = onnx.ModelProto()  # the tools move the weights out of the model they are given
+    copy.CopyFrom(model)
+    for name, weight in int4.items():
+        insert_weight(copy, name, weight)
     overrides: dict[str, list[dict[str, Any]]] = {
-        name: [{"quant_type": QuantType.QInt8, "axis": 1, "symmetric": True}] for name in sorted(weights)
+        name: [{"quant_type": QuantType.QInt8, "axis": 1, "symmetric": True}] for name in sorted(_weights(copy))
     }
+    overrides |= _activation_overrides(model, table, scheme)
+    with tempfile.TemporaryDirectory(prefix="snapgate-quantize-") as scratch, _quiet_root_logger():
+        path = Path(scratch) / "quantized.onnx"
+        config = get_qnn_qdq_config(
+            copy,
+            _OneZeroFeed(model),
+            activation_type=_ACTIVATIONS[scheme.activation_bits][0],
+            weight_type=QuantType.QInt8,
+            init_overrides=overrides,
+        )
+        config.extra_options["ForceQuantizeNoInputCheck"] = True
+        if scheme.float_attention:
+            config.nodes_to_exclude = [*(config.nodes_to_exclude or []), *attention_nodes(model)]
+        quantize(copy, path, config)
+        quantized = onnx.load(path)
+    if scheme.float_attention:
+        dequantize_input(quantized, MASK, table[MASK].scale, table[MASK].zero_point)
+    make_io_quantized(quantized)
+    return quantized
+
+
+def attention_nodes(model: onnx.ModelProto) -> list[str]:
+    """Query times keys, mask, softmax, softmax times values, of every layer.
+
+    They are left out together: one float node between quantised neighbours is quantised by them all the same.
+    """
+    ends = ("_scores", "_masked_scores", "_attention", "_mixed")
+    return [node.name for node in model.graph.node if node.output[0].endswith(ends)]
+
+
+def _activation_overrides(
+    model: onnx.ModelProto, table: Mapping[str, Encoding], scheme: Scheme
+) -> dict[str, list[dict[str, Any]]]:
+    quant_type, element = _ACTIVATIONS[scheme.activation_bits]
+    sigmoids = {node.output[0] for node in model.graph.node if node.op_type == "Sigmoid"}
+    overrides: dict[str, list[dict[str, Any]]] = {}
     for name in _activations(model):
         if name not in table:
             raise ModelError(f"activation {name} was not calibrated", expected="every activation in the table")
@@ -115,27 +200,12 @@ def quantize_graph(model: onnx.ModelProto, table: Mapping[str, Encoding]) -> onn
         encoding = table[name]
         overrides[name] = [
             {
-                "quant_type": QuantType.QUInt16,
+                "quant_type": quant_type,
                 "scale": np.array(encoding.scale, dtype=np.float32),
-                "zero_point": np.array(encoding.zero_point, dtype=np.uint16),
+                "zero_point": np.array(encoding.zero_point, dtype=element),
             }
         ]
-    with tempfile.TemporaryDirectory(prefix="snapgate-quantize-") as scratch, _quiet_root_logger():
-        path = Path(scratch) / "quantized.onnx"
-        config = get_qnn_qdq_config(
-            model,
-            _OneZeroFeed(model),
-            activation_type=QuantType.QUInt16,
-            weight_type=QuantType.QInt8,
-            init_overrides=overrides,
-        )
-        config.extra_options["ForceQuantizeNoInputCheck"] = True
-        copy = onnx.ModelProto()  # the tools move the weights out of the model they are given
-        copy.CopyFrom(model)
-        quantize(copy, path, config)
-        quantized = onnx.load(path)
-    make_io_quantized(quantized)
-    return quantized
+    return overrides
 
 
 def _activations(model: onnx.ModelProto) -> list[str]:

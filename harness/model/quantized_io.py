@@ -79,6 +79,18 @@ def make_io_quantized(model: onnx.ModelProto) -> None:
     graph.ClearField("value_info")
 
 
+def dequantize_input(model: onnx.ModelProto, name: str, scale: float, zero_point: int) -> None:
+    """Let a float graph input that only float nodes read come as uint16. Changes ``model``."""
+    graph = model.graph
+    value = next(value for value in graph.input if value.name == name)
+    value.type.tensor_type.elem_type = TensorProto.UINT16
+    _rename_reads(graph, name, f"{name}_real")
+    inputs = [name, f"{name}_scale", f"{name}_zero_point"]
+    graph.initializer.append(numpy_helper.from_array(np.array(scale, np.float32), inputs[1]))
+    graph.initializer.append(numpy_helper.from_array(np.array(zero_point, np.uint16), inputs[2]))
+    graph.node.insert(0, helper.make_node(_DEQUANTIZE, inputs, [f"{name}_real"], name=f"{name}_real"))
+
+
 def to_kv8(model: onnx.ModelProto, n_layers: int) -> onnx.ModelProto:
     """A copy whose keys and values are cached as uint8 around 128, scale = largest magnitude / 127 of the 16-bit range.
 

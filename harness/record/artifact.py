@@ -119,6 +119,8 @@ class Recipe:
     calibration_samples: int | None
     calibration_tokens: int | None
     calibration_text_sha256: str | None
+    weights: str | None = None
+    """How weights were rounded: ``rtn`` (to nearest) or, for four bits, ``gptq``; None: they are floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,43 @@ def test_each_graph_is_one_node_on_the_htp_and_none_on_the_cpu(w8a16: Artifact, 
         assert [(g.n_tokens, g.epcontext_nodes, g.cpu_nodes) for g in graphs] == [(16, 1, 0), (1, 1, 0)]
 
 
+@pytest.mark.parametrize(
+    ("precision", "kv", "dtypes"),
+    [
+        pytest.param("w8a8", "kv8", {"int32", "ufixed8"}, marks=pytest.mark.slow),
+        pytest.param("w4a16", "kv8", {"int32", "ufixed16", "ufixed8"}, marks=pytest.mark.slow),
+        pytest.param("w8a16-fp16attn", "kv16", {"int32", "ufixed16"}, marks=pytest.mark.slow),
+        ("w8a16-fp16attn", "kv8", {"int32", "ufixed16", "ufixed8"}),
+        ("w4a16-b32", "kv8", {"int32", "ufixed16", "ufixed8"}),
+    ],
+)
+def test_every_precision_is_one_htp_node_a_graph_with_integers_at_its_edges(
+    prepare_small: Prepare, tmp_path: Path, precision: str, kv: str, dtypes: set[str]
+) -> None:
+    artifact = prepare_small(tmp_path, precision=Precision(precision), kv=KvPrecision(kv))
+    graphs = [graph for context in artifact.manifest.contexts for graph in context.graphs]
+    assert [(g.n_tokens, g.epcontext_nodes, g.cpu_nodes) for g in graphs] == [(16, 1, 0), (1, 1, 0)]
+    for graph in graphs:
+        assert {str(tensor.dtype) for tensor in (*graph.inputs, *graph.outputs)} == dtypes
+    emulator, compiled = emulated_decoder(artifact), load_reference(artifact, Leg.GRAPH)
+    found, expected = emulator.real(emulator.extend(PROMPT)), compiled.real(compiled.extend(PROMPT))
+    assert float(np.linalg.norm(found - expected) / np.linalg.norm(expected)) < 0.05
+
+
+@pytest.mark.slow
+def test_gptq_is_recorded_and_closer_to_fp32_than_rounding_to_nearest(prepare_small: Prepare, tmp_path: Path) -> None:
+    made = {
+        weights: prepare_small(tmp_path / weights, precision=Precision.W4A16, weights=weights)
+        for weights in ("rtn", "gptq")
+    }
+    assert {weights: artifact.manifest.recipe.weights for weights, artifact in made.items()} == {
+        "rtn": "rtn",
+        "gptq": "gptq",
+    }
+    perplexity = {weights: artifact.manifest.quality[-1].perplexity for weights, artifact in made.items()}
+    assert perplexity["gptq"] < perplexity["rtn"]
+
+
 def test_the_same_inputs_give_the_same_bytes(w8a16: Artifact, prepare_small: Prepare, tmp_path: Path) -> None:
     again = prepare_small(tmp_path)
     assert again.manifest == w8a16.manifest

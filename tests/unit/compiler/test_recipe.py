@@ -60,6 +60,10 @@ def figures(**perplexities: float) -> tuple[PerplexityFigure, ...]:
         ({"kv": KvPrecision.KVFP16}, "KV precision kvfp16 does not go with w8a16"),
         ({"precision": Precision.FP16, "kv": KvPrecision.KV8}, "KV precision kv8 does not go with fp16"),
         ({"precision": Precision.FP16, "soc": find_soc("gen1")}, "fp16 does not run on Snapdragon 8 Gen 1"),
+        ({"precision": Precision.W4A16_B32, "soc": find_soc("sd888")}, "w4a16-b32 does not run on Snapdragon 888"),
+        ({"precision": Precision.W8A8, "kv": KvPrecision.KV16}, "KV precision kv16 does not go with w8a8"),
+        ({"weights": "awq"}, "found: awq; expected: rtn or gptq"),
+        ({"weights": "gptq"}, "gptq does not go with w8a16"),
     ],
 )
 def test_a_plan_that_cannot_work_is_refused_before_any_work(changes: dict[str, Any], message: str) -> None:
@@ -68,7 +72,14 @@ def test_a_plan_that_cannot_work_is_refused_before_any_work(changes: dict[str, A
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"context_length": 2, "prefill_tokens": 1}, {"prefill_tokens": 127}, {"kv": KvPrecision.KV16}]
+    "changes",
+    [
+        {"precision": Precision.W4A16, "weights": "gptq"},
+        {},
+        {"context_length": 2, "prefill_tokens": 1},
+        {"prefill_tokens": 127},
+        {"kv": KvPrecision.KV16},
+    ],
 )
 def test_a_plan_that_works_is_taken(changes: dict[str, Any]) -> None:
     check_plan(plan(**changes), FACTS)

@@ -28,7 +28,7 @@ def test_self_generated_text_is_eight_full_contexts_the_same_every_time(tiny_lla
     assert first == second
     assert [len(sequence) for sequence in first.sequences] == [24] * 8
     assert len(set(first.sequences)) == 8
-    assert first.method == "minmax x 1.25, self-generated, seed 7"
+    assert first.method == "self-generated, seed 7"
     assert first.n_tokens == 192
 
 
@@ -62,15 +62,15 @@ def test_a_calibration_file_that_is_no_text_is_refused(tiny_llama: Checkpoint, t
         text_from_file(path, tiny_llama.tokenizer_path, tiny_llama.facts, context_length=32)
 
 
-def test_ranges_are_those_of_the_values_widened_by_a_quarter(tiny_llama: Checkpoint) -> None:
+def test_ranges_are_those_of_the_values(tiny_llama: Checkpoint) -> None:
     model = build_graph(tiny_llama, n_tokens=8, context_length=16)
     tokens = (0, 300, 301, 302, 303, 304, 305, 306)
     text = CalibrationText(method="", sequences=(tokens,), sha256="")
     ranges = collect_ranges(model, text, tiny_llama.facts, context_length=16, mask_value=-100.0)
     decoder = Decoder([CpuGraph(model.SerializeToString())], tiny_llama.facts, context_length=16, mask_value=-100.0)
     logits = decoder.extend(tokens)
-    assert ranges["logits"].low == pytest.approx(1.25 * float(np.min(logits)), rel=1e-5)
-    assert ranges["logits"].high == pytest.approx(1.25 * float(np.max(logits)), rel=1e-5)
+    assert ranges["logits"].low == pytest.approx(float(np.min(logits)), rel=1e-5)
+    assert ranges["logits"].high == pytest.approx(float(np.max(logits)), rel=1e-5)
 
 
 def test_every_range_contains_zero(tiny_llama: Checkpoint) -> None:

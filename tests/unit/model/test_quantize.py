@@ -24,7 +24,10 @@ from harness.model.graph import RmsNorm, build_graph
 from harness.model.io_specs import io_specs
 from harness.model.quantize import Encoding, encoding_table, quantize_graph
 from harness.model.quantized_io import check_quantized_io, to_kv8
+from harness.model.recipes import SCHEMES
+from harness.soc import Precision
 
+W8A16 = SCHEMES[Precision.W8A16]
 CONTEXT = 256
 CHUNK = 64
 
@@ -44,8 +47,8 @@ def quantized(tiny_llama: Checkpoint, request: pytest.FixtureRequest) -> Quantiz
     text = CalibrationText(method="minmax", sequences=corpus.windows[-16:], sha256="")
     floats = {n: build_graph(tiny_llama, n_tokens=n, context_length=CONTEXT, rmsnorm=request.param) for n in (CHUNK, 1)}
     ranges = collect_ranges(floats[CHUNK], text, tiny_llama.facts, context_length=CONTEXT, mask_value=-100.0)
-    table = encoding_table(ranges, tiny_llama.facts.n_layers, -100.0)
-    kv16 = {n: quantize_graph(model, table) for n, model in floats.items()}
+    table = encoding_table(ranges, tiny_llama.facts.n_layers, W8A16)
+    kv16 = {n: quantize_graph(model, table, W8A16) for n, model in floats.items()}
     return Quantized(table=table, kv16=kv16, kv8={n: to_kv8(model, 4) for n, model in kv16.items()})
 
 
@@ -138,8 +141,8 @@ def test_the_float_graph_is_left_as_it_was(tiny_llama: Checkpoint) -> None:
     model = build_graph(tiny_llama, n_tokens=1, context_length=16)
     before = model.SerializeToString(deterministic=True)
     names = [value.name for value in model.graph.input] + [name for node in model.graph.node for name in node.output]
-    table = encoding_table(dict.fromkeys(names, Range(low=-1.0, high=1.0)), 4, -100.0)
-    quantize_graph(model, table)
+    table = encoding_table(dict.fromkeys(names, Range(low=-1.0, high=1.0)), 4, W8A16)
+    quantize_graph(model, table, W8A16)
     assert model.SerializeToString(deterministic=True) == before
 
 
@@ -157,6 +160,7 @@ def test_an_activation_without_a_range_is_named(tiny_llama: Checkpoint) -> None:
                 ),
                 Encoding(scale=1.0, zero_point=0),
             ),
+            W8A16,
         )
 
 

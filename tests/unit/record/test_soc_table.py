@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from harness.errors import PhoneLostError, UserError
-from harness.soc import BY_MARKER, BY_PART, SOCS, Precision, check_precision, find_soc
+from harness.soc import BY_MARKER, BY_PART, PRECISION_FLOORS, SOCS, Precision, check_precision, find_soc
 
 
 @pytest.mark.parametrize("name", ["gen3", "GEN3", "SM8650", "sm8650"])
@@ -36,6 +36,37 @@ def test_fp16_is_refused_below_v73_and_w8a16_runs_everywhere():
     check_precision(Precision.FP16, find_soc("gen2"))
     with pytest.raises(UserError, match=r"fp16 does not run on Snapdragon 8 Gen 1.*v69.*v73"):
         check_precision(Precision.FP16, find_soc("gen1"))
+
+
+@pytest.mark.parametrize(
+    ("precision", "refused"),
+    [
+        ("fp16", {"sd888", "gen1", "gen1p"}),
+        ("w8a16", set()),
+        ("w8a16-fp16attn", {"sd888", "gen1", "gen1p"}),
+        ("w8a8", set()),
+        ("w4a16", set()),
+        ("w4a16-b32", {"sd888"}),
+    ],
+)
+def test_which_precision_each_soc_refuses(precision, refused):
+    found = set()
+    for soc in SOCS:
+        try:
+            check_precision(Precision(precision), soc)
+        except UserError:
+            found.add(soc.marker)
+    assert found == refused
+
+
+def test_every_precision_has_a_floor_with_its_source():
+    assert set(PRECISION_FLOORS) == set(Precision)
+    assert all(floor.source for floor in PRECISION_FLOORS.values())
+
+
+def test_a_refusal_names_what_the_soc_does_run():
+    with pytest.raises(UserError, match=r"next step: choose w8a16, w8a8, w4a16, or a newer SoC"):
+        check_precision(Precision.W4A16_B32, find_soc("sd888"))
 
 
 def test_an_error_names_thing_found_expected_and_next_step_and_survives_a_process_boundary():

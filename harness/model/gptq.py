@@ -1,0 +1,135 @@
+"""GPTQ (Frantar et al., 2022, arXiv:2210.17323) for four-bit weights, in NumPy.
+
+A weight's inputs are rounded one after the other; what rounding one input costs is made good in those not yet rounded,
+by the inverse of the second moment of the inputs over the calibration text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.errors import ModelError
+from harness.model.calibrate import CalibrationText
+from harness.model.decoder import Decoder
+from harness.model.int4 import HIGHEST, LOWEST, Int4Weight, choose_scales
+from harness.model.reference import CpuGraph
+from harness.record.artifact import GraphSpec, ModelFacts
+
+DAMPING: Final = 0.01
+"""Of the mean of the diagonal, added to it: inputs that hardly vary would make the inverse explode."""
+_PANEL: Final = 128
+"""Inputs whose corrections are applied to the rest of the weight in one product."""
+
+
+def gptq_round(weight: NDArray[np.float32], moment: NDArray[np.float64], block: int | None) -> Int4Weight:
+    """``weight`` (inputs, outputs) rounded so that its product with the calibration inputs changes least.
+
+    ``moment``: (inputs, inputs), the sum of x xᵀ over the inputs x. The inputs that vary most go first, while most
+    others are still there to make up for them; scales are those of rounding to nearest, chosen beforehand.
+    """
+    n_inputs, n_outputs = weight.shape
+    scales = choose_scales(weight, block)
+    order = np.argsort(-np.diag(moment), kind="stable")
+    rest = weight.astype(np.float64)[order]
+    row_scales = np.repeat(scales, n_inputs // len(scales), axis=0).astype(np.float64)[order]
+    factor = _inverse_factor(moment[np.ix_(order, order)])
+    rounded = np.zeros((n_inputs, n_outputs), dtype=np.int8)
+    for start in range(0, n_inputs, _PANEL):
+        end = min(start + _PANEL, n_inputs)
+        errors = np.zeros((end - start, n_outputs))
+        for row in range(start, end):
+            rounded[row] = np.clip(np.rint(rest[row] / row_scales[row]), LOWEST, HIGHEST)
+            error = (rest[row] - rounded[row] * row_scales[row]) / factor[row, row]
+            rest[row + 1 : end] -= np.outer(factor[row, row + 1 : end], error)
+            errors[row - start] = error
+        rest[end:] -= factor[start:end, end:].T @ errors
+    steps = np.empty_like(rounded)
+    steps[order] = rounded
+    return Int4Weight(steps=steps, scales=scales)
+
+
+def _inverse_factor(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The upper Cholesky factor U of the inverse of the damped moment: its inverse is Uᵀ U."""
+    damped = moment.copy()
+    diagonal = np.diag_indices_from(damped)
+    damped[diagonal] += DAMPING * max(float(np.mean(damped[diagonal])), 1e-12)
+    try:
+        lower = np.linalg.cholesky(np.linalg.inv(damped))
+    except np.linalg.LinAlgError as exc:
+        raise ModelError(
+            "the calibration inputs of a weight are degenerate",
+            found=str(exc),
+            expected="a positive definite second moment",
+            next_step="give a longer --calibration text, or --weights rtn",
+        ) from exc
+    return np.ascontiguousarray(lower.T)
+
+
+def gptq_weights(
+    model: onnx.ModelProto,
+    names: list[str],
+    text: CalibrationText,
+    facts: ModelFacts,
+    *,
+    block: int | None,
+    context_length: int,
+    mask_value: float,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Int4Weight]:
+    """Every weight of ``names`` (right operands of MatMuls of ``model``, float32) by GPTQ over ``text``."""
+    readers = {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
+    sources = {name: readers[name] for name in names}
+    recorder = _MomentRecorder(model, sorted(set(sources.values())))
+    decoder = Decoder([recorder], facts, context_length=context_length, mask_value=mask_value)
+    chunk = recorder.spec.n_tokens
+    for index, sequence in enumerate(text.sequences):
+        progress(f"gptq: inputs of {len(names)} weights over text {index + 1} of {len(text.sequences)}")
+        n_whole = len(sequence) // chunk * chunk
+        decoder.reset()
+        if n_whole:
+            decoder.extend(sequence[:n_whole])
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    rounded = {}
+    for index, name in enumerate(names):
+        if index % 7 == 0:
+            progress(f"gptq: weight {index + 1} of {len(names)}, {name}")
+        weight = numpy_helper.to_array(constants[name]).astype(np.float32)
+        rounded[name] = gptq_round(weight, recorder.moments[sources[name]], block)
+    return rounded
+
+
+class _MomentRecorder:
+    """Runs a graph that also puts out some of its tensors, and keeps the sum of x xᵀ over the rows x of each."""
+
+    def __init__(self, model: onnx.ModelProto, names: list[str]) -> None:
+        watched = onnx.ModelProto()
+        watched.CopyFrom(model)
+        own = {value.name for value in watched.graph.output}
+        self._names = names
+        for name in names:
+            if name not in own:
+                watched.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+        self._graph = CpuGraph(watched.SerializeToString(), _spec_of(model))
+        self.moments: dict[str, NDArray[np.float64]] = {}
+
+    @property
+    def spec(self) -> GraphSpec:
+        return self._graph.spec
+
+    def run(self, feed: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        outputs = self._graph.run(feed)
+        for name in self._names:
+            rows = outputs[name].reshape(-1, outputs[name].shape[-1]).astype(np.float64)
+            moment = rows.T @ rows
+            self.moments[name] = self.moments[name] + moment if name in self.moments else moment
+        return outputs
+
+
+def _spec_of(model: onnx.ModelProto) -> GraphSpec:
+    return CpuGraph(model.SerializeToString()).spec

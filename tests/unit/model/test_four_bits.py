@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.errors import ModelError
+
+pytest.importorskip("onnx", reason="needs the prepare extra")
+
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.model.gptq import gptq_round
+from harness.model.int4 import Int4Weight, choose_scales, insert_weight, round_to_nearest
+
+
+def a_weight(n_inputs: int = 64, n_outputs: int = 5) -> np.ndarray:
+    return np.random.default_rng(5).standard_normal((n_inputs, n_outputs)).astype(np.float32)
+
+
+def product(weight: Int4Weight, x: np.ndarray) -> np.ndarray:
+    """What onnxruntime computes from x and a weight carried as INT4."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "one",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (len(x), weight.steps.shape[1]))],
+        [numpy_helper.from_array(np.zeros(weight.steps.shape, np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    insert_weight(model, "w", weight)
+    onnx.checker.check_model(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": x})[0])
+
+
+def test_a_weight_on_the_grid_is_kept_exactly() -> None:
+    weight = np.array([[7.0], [-3.0], [1.0], [0.0]], dtype=np.float32) * 0.5
+    rounded = round_to_nearest(weight, None)
+    assert rounded.steps.ravel().tolist() == [7, -3, 1, 0]
+    assert rounded.scales.tolist() == [[0.5]]
+
+
+def test_blocks_have_scales_of_their_own() -> None:
+    weight = np.concatenate([np.full((2, 1), 7.0), np.full((2, 1), 0.07)]).astype(np.float32)
+    rounded = round_to_nearest(weight, 2)
+    assert rounded.steps.ravel().tolist() == [7, 7, 7, 7]
+    assert rounded.scales.ravel().tolist() == pytest.approx([1.0, 0.01])
+
+
+def test_an_outlier_is_clipped_where_that_costs_less_than_a_coarse_grid() -> None:
+    weight = np.full((64, 1), 0.8, dtype=np.float32)
+    weight[0] = 7.7
+    assert float(choose_scales(weight, None)[0, 0]) < 1.1
+    assert np.square(round_to_nearest(weight, None).real() - weight).sum() < 63 * (1.1 - 0.8) ** 2
+
+
+def test_a_block_that_does_not_fit_is_refused_with_a_way_out() -> None:
+    with pytest.raises(ModelError, match="found: 48 inputs; expected: a multiple of 32; next step: choose w4a16"):
+        choose_scales(a_weight(48), 32)
+
+
+@pytest.mark.parametrize("block", [None, 32])
+def test_the_graph_holds_the_rounded_weight(block: int | None) -> None:
+    weight, x = round_to_nearest(a_weight(), block), np.eye(64, dtype=np.float32)
+    assert product(weight, x) == pytest.approx(weight.real(), abs=1e-6)
+
+
+@pytest.mark.parametrize("block", [None, 32])
+def test_gptq_changes_the_product_with_the_calibration_inputs_less_than_rounding(block: int | None) -> None:
+    random = np.random.default_rng(9)
+    weight = a_weight(160 if block is None else 64, 12)
+    mixing = random.standard_normal((len(weight), len(weight)))
+    x = random.standard_normal((400, len(weight))) @ mixing
+    moment = x.T @ x
+
+    def error(rounded: Int4Weight) -> float:
+        return float(np.linalg.norm(x @ (rounded.real() - weight)))
+
+    nearest, gptq = round_to_nearest(weight, block), gptq_round(weight, moment, block)
+    assert error(gptq) < 0.8 * error(nearest)
+    assert np.array_equal(gptq.scales, nearest.scales)
+    assert gptq.steps.min() >= -8
+    assert gptq.steps.max() <= 7
+
+
+def test_with_independent_inputs_gptq_is_rounding_to_nearest() -> None:
+    weight = a_weight()
+    assert np.array_equal(gptq_round(weight, np.eye(64), None).steps, round_to_nearest(weight, None).steps)
