@@ -111,6 +111,27 @@ _LATENCY = (
         "lower",
         "Largest gap between tokens. One sample per repetition; the value is the largest of them, without an interval.",
     ),
+    _sampled(
+        "peak_decode_tps",
+        "tokens/s",
+        "higher",
+        "Gaps over time in the fastest level of a repetition, which is cut where its speed changes by 3 % or more. "
+        "Needs 256 gaps. One sample per repetition of the longest prompt; median.",
+    ),
+    _sampled(
+        "steady_decode_tps",
+        "tokens/s",
+        "higher",
+        "Gaps over time in the last level of a repetition, if that level has 32 gaps and a tenth of the time, and the "
+        "temperature that rose most stayed within 1 °C of its end for 60 s. One sample per repetition; median.",
+    ),
+    _sampled(
+        "tokens_to_throttle",
+        "tokens",
+        "higher",
+        "Tokens until the speed falls by 3 % or more below the peak while a temperature rises by 2 °C or more. A "
+        "repetition that never throttles counts with all its tokens; where none does, there is no figure. Median.",
+    ),
 )
 
 _MEMORY = (

@@ -14,17 +14,15 @@ import numpy as np
 from harness.journal import Journal, NotCovered
 from harness.measure import selfcheck
 from harness.measure.memory import peak_rss_bytes
-from harness.measure.metrics import LOAD_PHASES, METRICS, THERMAL_DOMAINS
-from harness.measure.statistics import median, median_interval
+from harness.measure.metrics import METRICS, THERMAL_DOMAINS
 from harness.measure.thermal import temperatures
-from harness.measure.timing import comparable_repetitions, load_phase_ms, load_total_ms, timing_of
 from harness.record.comparison import Leg, LogitsComparison, SelfCheck, WindowScores
 from harness.record.run import Cell, RunRecord
-from harness.record.runner import Generation
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Family, Source, Status, worst
 from harness.results import refute
 from harness.results.accuracy import Figure, logits_figures, window_figures
+from harness.results.speed import load_figures, present, speed_figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +104,8 @@ def _figures(group: _Group) -> dict[str, Figure]:
         **window_figures(group.windows),
         **_check_figures(group),
         **_placement_figures(group.good),
-        **_load_figures(group.good),
-        **_speed_figures(group.good),
+        **load_figures(group.good),
+        **speed_figures(group.good),
         **_memory_figures(group.good),
         **_thermal_figures(group.good),
     }
@@ -141,16 +139,12 @@ def _largest(runs: Sequence[RunRecord], value_of: Callable[[RunRecord], float | 
     return Figure(value=float(np.max(samples)), samples=samples, run_ids=tuple(run_id for run_id, _ in pairs))
 
 
-def _present(figures: Iterable[tuple[str, Figure | None]]) -> dict[str, Figure]:
-    return {name: figure for name, figure in figures if figure is not None}
-
-
 def _placement_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     def arch(run: RunRecord) -> float | None:
         matches = refute.arch_matches(run)
         return None if matches is None else float(matches)
 
-    found = _present(
+    found = present(
         [
             ("cpu_nodes", _largest(runs, lambda run: float(sum(run.cpu_nodes)) if run.cpu_nodes else None)),
             ("dsp_arch_matches", _largest(runs, arch)),
@@ -169,67 +163,8 @@ def _placement_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     return found
 
 
-def _median_figure(pairs: Sequence[tuple[str, float]]) -> Figure | None:
-    samples = tuple(value for _, value in pairs)
-    if not samples:
-        return None
-    return Figure(
-        value=median(samples),
-        samples=samples,
-        interval=median_interval(samples),
-        run_ids=tuple(dict.fromkeys(run_id for run_id, _ in pairs)),
-    )
-
-
-def _load_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
-    totals = [(run.run_id, ms) for run in runs if (ms := load_total_ms(run.log.phases)) is not None]
-    by_phase = [(run.run_id, load_phase_ms(run.log.phases)) for run in runs]
-    return _present(
-        [
-            ("load_ms", _median_figure(totals)),
-            *(
-                (f"load_{phase}_ms", _median_figure([(i, ms[phase]) for i, ms in by_phase if phase in ms]))
-                for phase in LOAD_PHASES
-            ),
-        ]
-    )
-
-
-def _speed_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
-    owner: dict[int, str] = {}
-    generations: list[Generation] = []
-    for run in runs:
-        for generation in run.log.generations:
-            owner[id(generation)] = run.run_id
-            generations.append(generation)
-    timings = [(owner[id(g)], timing_of(g)) for g in comparable_repetitions(generations)]
-
-    def samples(pairs: Iterable[tuple[str, float | None]]) -> list[tuple[str, float]]:
-        return [(run_id, value) for run_id, value in pairs if value is not None]
-
-    found = _present(
-        [
-            ("ttft_ms", _median_figure(samples((i, t.ttft_ms) for i, t in timings))),
-            ("prefill_tps", _median_figure(samples((i, t.prefill_tps) for i, t in timings))),
-            ("decode_tps", _median_figure(samples((i, t.decode_tps) for i, t in timings))),
-            ("tpot_ms", _median_figure(samples((i, t.tpot_ms) for i, t in timings))),
-            *(
-                (f"itl_p{p}_ms", _median_figure(samples((i, t.itl_quantile_ms(p / 100)) for i, t in timings)))
-                for p in (50, 90, 99)
-            ),
-        ]
-    )
-    largest = samples((i, t.itl_quantile_ms(1.0)) for i, t in timings)
-    if largest:
-        values = tuple(value for _, value in largest)
-        found["itl_max_ms"] = Figure(
-            value=float(np.max(values)), samples=values, run_ids=tuple(dict.fromkeys(i for i, _ in largest))
-        )
-    return found
-
-
 def _memory_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
-    return _present(
+    return present(
         [
             ("peak_rss_bytes", _largest(runs, lambda run: peak_rss_bytes(run.log.memory))),
             ("kv_pool_bytes", _largest(runs, lambda run: run.log.buffers.kv_pool_bytes if run.log.buffers else None)),
@@ -250,7 +185,7 @@ def _thermal_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     def peak(domain: str) -> Callable[[RunRecord], float | None]:
         return lambda run: heat[run.run_id][domain].peak_celsius if domain in heat[run.run_id] else None
 
-    return _present(
+    return present(
         [
             *((f"start_{domain}_celsius", _largest(runs, start(domain))) for domain in THERMAL_DOMAINS),
             *((f"peak_{domain}_celsius", _largest(runs, peak(domain))) for domain in THERMAL_DOMAINS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,12 +13,33 @@ import pandas as pd
 from harness.journal import Journal
 from harness.results import frames
 from harness.results.derive import derive
+from harness.results.speed import steadiness_of
 
+CONDITION_COLUMNS: Final = (
+    "run_id", "cell", "serial", "prompt_id", "repetition", "warmup", "condition", "first_token", "last_token",
+    "start_ms", "end_ms", "decode_tps",
+)  # fmt: skip
 SUMMARY_SCHEMA: Final = "snapgate.summary/1"
 
 
 def _measurements(journal: Journal) -> pd.DataFrame:
     return frames.measurements_frame(derive(journal))
+
+
+def _conditions(journal: Journal) -> pd.DataFrame:
+    """One row per window of a generation: cold, warming, steady, throttled or slowed. ``first_token`` is excluded,
+    ``last_token`` included: a window is made of gaps. Generations too short to tell have no row."""
+
+    def rows() -> Iterator[list[Any]]:
+        for run in journal.runs:
+            for g in run.log.generations:
+                state = steadiness_of(run, g)
+                for w in state.windows if state else ():
+                    elapsed = [(g.token_ns[i] - g.start_ns) / 1e6 for i in (w.first, w.end)]
+                    key = [run.run_id, str(run.cell), run.device.serial, g.prompt_id, g.repetition, g.warmup]
+                    yield [*key, str(w.condition), w.first, w.end, *elapsed, w.tps]
+
+    return pd.DataFrame(rows(), columns=list(CONDITION_COLUMNS))
 
 
 TABLES: Final[Mapping[str, Callable[[Journal], pd.DataFrame]]] = MappingProxyType(
@@ -31,6 +52,7 @@ TABLES: Final[Mapping[str, Callable[[Journal], pd.DataFrame]]] = MappingProxyTyp
         "phases": frames.phases_frame,
         "positions": frames.positions_frame,
         "windows": frames.windows_frame,
+        "conditions": _conditions,
     }
 )
 """What can be asked for, by name; units are in the columns' names, or in a column ``unit``."""
