@@ -263,10 +263,11 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
     work.progress(f"quantising to {plan.precision}: {len(table)} activations calibrated on {text.n_tokens} tokens")
     int4 = _four_bit_weights(work, floats[plan.prefill_tokens], text)
     quantized = {n: quantize_graph(model, table, scheme, int4) for n, model in floats.items()}
+    candidates = dict.fromkeys(KV_CHOICES[plan.precision], quantized)
+    if scheme.activation_bits != 8:
+        candidates[KvPrecision.KV8] = {n: to_kv8(model, facts.n_layers) for n, model in quantized.items()}
     folders = {}
-    for kv in KV_CHOICES[plan.precision]:
-        narrow = kv is KvPrecision.KV8 and scheme.activation_bits != 8
-        models = {n: to_kv8(model, facts.n_layers) if narrow else model for n, model in quantized.items()}
+    for kv, models in candidates.items():
         folders[kv] = work.folder / "candidates" / kv
         (folders[kv] / "reference").mkdir(parents=True)
         named = {reference_file(Leg.GRAPH, n).removeprefix("reference/"): model for n, model in models.items()}
