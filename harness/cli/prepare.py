@@ -16,7 +16,7 @@ def add_command(commands: Subcommands) -> None:
         description="Reads a checkpoint, builds static ONNX graphs, calibrates and quantises them, compiles context "
         "binaries for one SoC and writes an artifact folder with a manifest.",
     )
-    parser.add_argument("checkpoint", type=Path, help="folder in Hugging Face format")
+    parser.add_argument("checkpoint", type=Path, help="folder in Hugging Face format, or GGUF file")
     parser.add_argument("--soc", required=True, help="marker or part: gen3, SM8650, ...")
     parser.add_argument("--precision", choices=[str(p) for p in Precision], default=str(Precision.W8A16))
     parser.add_argument(

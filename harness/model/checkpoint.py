@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from harness.errors import CheckpointError
 from harness.model.architecture import Role, expected_shapes, rules_of, tensor_name
+from harness.model.gguf_checkpoint import GgufWeights, gguf_facts
+from harness.model.gguf_file import open_gguf
+from harness.model.gguf_tokenizer import read_tokenizer
 from harness.model.hf_config import find_architecture, read_facts
 from harness.model.hf_weights import FLOAT_DTYPES, open_weights
 from harness.model.options import Options, read_optional, read_options
@@ -68,14 +71,26 @@ class Checkpoint:
         return self.weights.quantized(tensor_name(self.facts, role, layer))
 
 
-def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read and check a checkpoint. Raises CheckpointError for anything missing, damaged or unsupported."""
-    if not folder.is_dir():
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read and check a checkpoint: a Hugging Face folder, a GGUF file, or a folder with nothing but one GGUF file.
+
+    Raises CheckpointError for anything missing, damaged or unsupported.
+    """
+    if not path.exists():
         raise CheckpointError(
-            f"checkpoint {folder} {'is not a folder' if folder.exists() else 'does not exist'}",
-            expected=f"a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}",
+            f"checkpoint {path} does not exist",
+            expected=f"a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}, or a GGUF file",
             next_step="check the path",
         )
+    if path.is_file():
+        return _load_gguf(path)
+    files = sorted(path.glob("*.gguf"))
+    if not (path / CONFIG).is_file() and len(files) == 1:
+        return _load_gguf(files[0])
+    return _load_folder(path)
+
+
+def _load_folder(folder: Path) -> Checkpoint:
     config = read_options(folder / CONFIG)
     find_architecture(config)
     generation = read_optional(folder / GENERATION)
@@ -94,6 +109,23 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     )
 
 
+def _load_gguf(path: Path) -> Checkpoint:
+    file = open_gguf(path)
+    metadata = Options(path=path, values=file.metadata)
+    tokenizer = read_tokenizer(metadata)
+    facts = gguf_facts(file, metadata, tokenizer, metadata.token_ids("tokenizer.ggml.eos_token_id"))
+    weights = GgufWeights(file, facts, tokenizer)
+    check_tokenizer(weights.tokenizer_path, facts.vocab_size, path)
+    check_weights(weights, facts)
+    return Checkpoint(
+        folder=path.parent,
+        facts=facts,
+        sha256={path.name: sha256_of(path)},
+        weights=weights,
+        tokenizer_path=weights.tokenizer_path,
+    )
+
+
 def _bos(config: Options) -> int | None:
     return next(iter(config.token_ids("bos_token_id")), None)
 
@@ -102,7 +134,8 @@ def _eos(config: Options, generation: Options) -> tuple[int, ...]:
     return generation.token_ids("eos_token_id") or config.token_ids("eos_token_id")
 
 
-def check_tokenizer(path: Path, vocab_size: int) -> None:
+def check_tokenizer(path: Path, vocab_size: int, origin: Path | None = None) -> None:
+    """``origin``: the file that the tokenizer file was made from."""
     from tokenizers import Tokenizer
 
     if not path.is_file():
@@ -115,14 +148,17 @@ def check_tokenizer(path: Path, vocab_size: int) -> None:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as exc:
         raise CheckpointError(
-            f"{path} is damaged", found=str(exc), expected="a tokenizers file", next_step="fetch the checkpoint again"
+            f"{path} is damaged" if origin is None else f"the tokenizer of {origin} cannot be used",
+            found=str(exc),
+            expected="a tokenizers file" if origin is None else "a vocabulary that holds every merge",
+            next_step="fetch the checkpoint again",
         ) from exc
     highest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if highest >= vocab_size:
         raise CheckpointError(
-            f"{path} does not belong to this model",
+            f"{path} does not belong to this model" if origin is None else f"{origin} contradicts itself",
             found=f"token id {highest}",
-            expected=f"ids below vocab_size {vocab_size} of {CONFIG}",
+            expected=f"ids below the vocab_size {vocab_size} of {CONFIG if origin is None else 'its embedding'}",
             next_step="fetch tokenizer and weights of the same model",
         )
 
