@@ -22,7 +22,7 @@ from harness.model.hf_config import find_architecture, read_facts
 from harness.model.hf_weights import FLOAT_DTYPES, open_weights
 from harness.model.options import Options, read_optional, read_options
 from harness.model.safetensors_files import INDEX, WEIGHTS
-from harness.model.weights import QuantizedTensor, WeightSource
+from harness.model.weight_source import QuantizedTensor, WeightSource
 from harness.record.artifact import ModelFacts, sha256_of
 
 __all__ = ["CONFIG", "FLOAT_DTYPES", "GENERATION", "INDEX", "TOKENIZER", "WEIGHTS", "Checkpoint", "load_checkpoint"]

@@ -20,7 +20,7 @@ from harness.model.gguf_file import GgufFile
 from harness.model.gguf_tokenizer import GgufTokenizer
 from harness.model.hf_config import finish_facts, model_name, rope_scaling
 from harness.model.options import Options
-from harness.model.weights import QuantizedTensor
+from harness.model.weight_source import QuantizedTensor
 from harness.record.artifact import ModelFacts, RopeScaling
 
 ROPE_FACTORS: Final = "rope_freqs.weight"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.model.options import Options
 from harness.model.safetensors_files import SafetensorsFiles, find_safetensors
-from harness.model.weights import QuantizedTensor, WeightSource
+from harness.model.weight_source import QuantizedTensor, WeightSource
 
 FLOAT_DTYPES: Final = ("F16", "BF16", "F32")
 """Element types of weights, as safetensors names them. All are read as float32, exactly."""
