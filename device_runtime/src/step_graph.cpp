@@ -34,8 +34,8 @@ abi::Tensor describe(const qnn::TensorInfo& info, std::byte* data, std::uint32_t
 }
 
 // One QNN tensor per entry of `infos`, in that order. find_tensors has checked that every size fits 32 bits.
-std::vector<abi::Tensor> bind(const std::vector<qnn::TensorInfo>& infos, const std::vector<TensorSpec>& specs,
-                              const Bindings& bindings) {
+std::vector<abi::Tensor> bind_tensors(const std::vector<qnn::TensorInfo>& infos, const std::vector<TensorSpec>& specs,
+                                      const Bindings& bindings) {
     std::map<std::string, std::uint32_t> sizes;
     for (const TensorSpec& spec : specs) {
         sizes[spec.name] = static_cast<std::uint32_t>(spec.n_bytes().value_or(0));
@@ -121,8 +121,8 @@ Result<StepGraph> StepGraph::create(const abi::CoreTable& table, abi::Handle han
     }
     graph.io_bytes_ = memory.total() + round_up_to_alignment(graph.mask_.buffer().size());
     graph.info_ = info;
-    graph.inputs_ = bind(graph.info_.inputs, spec.inputs, memory.bindings());
-    graph.outputs_ = bind(graph.info_.outputs, spec.outputs, memory.bindings());
+    graph.inputs_ = bind_tensors(graph.info_.inputs, spec.inputs, memory.bindings());
+    graph.outputs_ = bind_tensors(graph.info_.outputs, spec.outputs, memory.bindings());
     return graph;
 }
 

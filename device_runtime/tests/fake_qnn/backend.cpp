@@ -224,8 +224,8 @@ const Binary* owner_of(abi::Handle graph) {
 }
 
 // Checks the tensors of one side and collects their memory; what is wrong, or nothing.
-std::string bind(const std::vector<BinaryTensor>& expected, const abi::Tensor* tensors, std::uint32_t n_tensors,
-                 Memory& memory) {
+std::string bind_tensors(const std::vector<BinaryTensor>& expected, const abi::Tensor* tensors, std::uint32_t n_tensors,
+                         Memory& memory) {
     if (n_tensors != expected.size()) {
         return std::to_string(n_tensors) + " tensors instead of " + std::to_string(expected.size());
     }
@@ -274,8 +274,8 @@ abi::ErrorCode graph_execute(abi::Handle handle, const abi::Tensor* inputs, std:
     const auto& graph = *static_cast<const BinaryGraph*>(handle);
     Memory memory;
     Memory written;
-    std::string wrong = bind(graph.inputs, inputs, n_inputs, memory);
-    wrong += bind(graph.outputs, outputs, n_outputs, written);
+    std::string wrong = bind_tensors(graph.inputs, inputs, n_inputs, memory);
+    wrong += bind_tensors(graph.outputs, outputs, n_outputs, written);
     if (const auto code = enter("graphExecute", graph.name + (wrong.empty() ? token_ids(graph, memory) : ""))) {
         return *code;
     }
