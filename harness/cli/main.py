@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import harness
-from harness.cli import devices, doctor, export, gate, metrics, prepare, recompute, report, verify, virtual
+from harness.cli import devices, doctor, export, gate, metrics, prepare, recompute, report, store, verify, virtual
 from harness.errors import SnapGateError, UserError
 
 
@@ -23,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="snapgate", description="Tells a device lab whether an LLM may ship on a Snapdragon phone.")
     parser.add_argument("--version", action="version", version=f"snapgate {harness.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
-    for module in (prepare, devices, virtual, gate, recompute, metrics, report, verify, export, doctor):
+    for module in (prepare, devices, virtual, gate, recompute, metrics, report, verify, export, store, doctor):
         module.add_command(commands)
     return parser
 
