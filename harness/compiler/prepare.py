@@ -82,6 +82,8 @@ def prepare(
     library_folder()
     _require_onnx()
     source = load_checkpoint(checkpoint)
+    for note in source.notes:
+        progress(f"note: {note}")
     plan = Plan(
         soc=soc,
         precision=precision,
@@ -131,6 +133,7 @@ def prepare(
             checkpoint_sha256=source.sha256,
             files_sha256=_hash_files(folder),
             quality=quality,
+            notes=source.notes,
         )
         write_json(folder / MANIFEST_NAME, manifest)
         publish(folder, out / manifest.name)

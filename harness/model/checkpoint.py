@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import CheckpointError
-from harness.model.architecture import Role, expected_shapes, rules_of, tensor_name
-from harness.model.gguf_checkpoint import GgufWeights, gguf_facts
+from harness.model.architecture import ARCHITECTURES, Role, expected_shapes, rules_of, tensor_name
+from harness.model.chat import (
+    TEMPLATE_FILE,
+    TOKENIZER_CONFIG,
+    TextToId,
+    TokenizerFacts,
+    folder_tokenizer_facts,
+    gguf_tokenizer_facts,
+)
+from harness.model.gguf_checkpoint import GgufWeights, gguf_facts, gguf_rule, vocabulary_rows
 from harness.model.gguf_file import open_gguf
 from harness.model.gguf_tokenizer import read_tokenizer
 from harness.model.hf_config import find_architecture, read_facts
@@ -45,6 +53,10 @@ class Checkpoint:
     """File name to sha256 of every file that was read."""
     weights: WeightSource
     tokenizer_path: Path
+    chat_template: str | None
+    """Jinja text; None: the checkpoint has none."""
+    notes: tuple[str, ...]
+    """What does not fit together but does not stop the work, in sentences for the user."""
 
     def tensor(self, name: str) -> NDArray[np.float32]:
         """One tensor as float32. Refuses values that are not finite: they are damage, and would spread silently."""
@@ -91,51 +103,52 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def _load_folder(folder: Path) -> Checkpoint:
-    config = read_options(folder / CONFIG)
-    find_architecture(config)
-    generation = read_optional(folder / GENERATION)
-    facts = read_facts(folder, config, bos_id=_bos(config), eos_ids=_eos(config, generation))
-    check_tokenizer(folder / TOKENIZER, facts.vocab_size)
+    config, generation = read_options(folder / CONFIG), read_optional(folder / GENERATION)
+    architecture = find_architecture(config)
+    one_token = read_tokenizer_file(folder / TOKENIZER, config.positive_int("vocab_size"))
+    tokenizer = folder_tokenizer_facts(folder, config, generation, architecture, one_token)
+    facts = read_facts(folder, config, bos_id=tokenizer.bos_id, eos_ids=tokenizer.eos_ids)
     weights = open_weights(folder, config)
-    check_weights(weights, facts)
-    read = [folder / CONFIG, folder / TOKENIZER, *weights.files]
-    read += [folder / GENERATION] if (folder / GENERATION).is_file() else []
-    return Checkpoint(
-        folder=folder,
-        facts=facts,
-        sha256={path.name: sha256_of(path) for path in sorted(read)},
-        weights=weights,
-        tokenizer_path=folder / TOKENIZER,
-    )
+    optional = [folder / name for name in (GENERATION, TOKENIZER_CONFIG, TEMPLATE_FILE)]
+    read = [folder / CONFIG, folder / TOKENIZER, *(path for path in optional if path.is_file()), *weights.files]
+    return _checked(folder, facts, tokenizer, weights, folder / TOKENIZER, read)
 
 
 def _load_gguf(path: Path) -> Checkpoint:
     file = open_gguf(path)
     metadata = Options(path=path, values=file.metadata)
-    tokenizer = read_tokenizer(metadata)
-    facts = gguf_facts(file, metadata, tokenizer, metadata.token_ids("tokenizer.ggml.eos_token_id"))
-    weights = GgufWeights(file, facts, tokenizer)
-    check_tokenizer(weights.tokenizer_path, facts.vocab_size, path)
+    architecture = ARCHITECTURES[gguf_rule(metadata).architecture]
+    vocabulary = read_tokenizer(metadata)
+    weights = GgufWeights(file, architecture, metadata, vocabulary)
+    vocab_size = vocabulary_rows(file, vocabulary.n_tokens)
+    one_token = read_tokenizer_file(weights.tokenizer_path, vocab_size, path)
+    tokenizer = gguf_tokenizer_facts(metadata, architecture, one_token, adds_bos=vocabulary.adds_bos)
+    facts = gguf_facts(file, metadata, vocab_size, bos_id=tokenizer.bos_id, eos_ids=tokenizer.eos_ids)
+    return _checked(path.parent, facts, tokenizer, weights, weights.tokenizer_path, [path])
+
+
+def _checked(
+    folder: Path,
+    facts: ModelFacts,
+    tokenizer: TokenizerFacts,
+    weights: WeightSource,
+    tokenizer_path: Path,
+    read: list[Path],
+) -> Checkpoint:
     check_weights(weights, facts)
     return Checkpoint(
-        folder=path.parent,
+        folder=folder,
         facts=facts,
-        sha256={path.name: sha256_of(path)},
+        sha256={path.name: sha256_of(path) for path in sorted(read)},
         weights=weights,
-        tokenizer_path=weights.tokenizer_path,
+        tokenizer_path=tokenizer_path,
+        chat_template=tokenizer.chat_template,
+        notes=tokenizer.notes,
     )
 
 
-def _bos(config: Options) -> int | None:
-    return next(iter(config.token_ids("bos_token_id")), None)
-
-
-def _eos(config: Options, generation: Options) -> tuple[int, ...]:
-    return generation.token_ids("eos_token_id") or config.token_ids("eos_token_id")
-
-
-def check_tokenizer(path: Path, vocab_size: int, origin: Path | None = None) -> None:
-    """``origin``: the file that the tokenizer file was made from."""
+def read_tokenizer_file(path: Path, vocab_size: int, origin: Path | None = None) -> TextToId:
+    """Checks the tokenizer and returns its look-up of texts. ``origin``: the file that it was made from."""
     from tokenizers import Tokenizer
 
     if not path.is_file():
@@ -161,6 +174,8 @@ def check_tokenizer(path: Path, vocab_size: int, origin: Path | None = None) -> 
             expected=f"ids below the vocab_size {vocab_size} of {CONFIG if origin is None else 'its embedding'}",
             next_step="fetch tokenizer and weights of the same model",
         )
+    ids: TextToId = tokenizer.token_to_id
+    return ids
 
 
 def check_weights(weights: WeightSource, facts: ModelFacts) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import CheckpointError
-from harness.model.architecture import ARCHITECTURES, Role, rules_of
+from harness.model.architecture import ARCHITECTURES, Architecture, Role
 from harness.model.gguf_file import GgufFile
 from harness.model.gguf_tokenizer import GgufTokenizer
 from harness.model.hf_config import finish_facts, model_name, rope_scaling
@@ -68,14 +68,15 @@ GGUF_NAMES: Final[Mapping[Role, str]] = {
 class GgufWeights:
     """A WeightSource. Its tokenizer.json lives in a temporary folder, for as long as this object does."""
 
-    def __init__(self, file: GgufFile, facts: ModelFacts, tokenizer: GgufTokenizer) -> None:
+    def __init__(self, file: GgufFile, architecture: Architecture, metadata: Options, tokenizer: GgufTokenizer) -> None:
         self._file = file
         self._stored: dict[str, str] = {}
         self._turned: dict[str, int] = {}
-        turned = _rule(Options(path=file.path, values=file.metadata)).turned
-        n_heads = {Role.QUERY: facts.n_heads, Role.KEY: facts.n_kv_heads}
-        for role, rule in rules_of(facts).items():
-            for layer in range(facts.n_layers) if rule.per_layer else (0,):
+        kind, turned = metadata.text("general.architecture"), gguf_rule(metadata).turned
+        heads = metadata.positive_int(f"{kind}.attention.head_count")
+        n_heads = {Role.QUERY: heads, Role.KEY: metadata.positive_int(f"{kind}.attention.head_count_kv", heads)}
+        for role, rule in architecture.weights.items():
+            for layer in range(metadata.positive_int(f"{kind}.block_count")) if rule.per_layer else (0,):
                 stored = GGUF_NAMES[role].format(layer=layer)
                 name = rule.name.format(layer=layer)
                 if stored in file.tensors:
@@ -121,9 +122,17 @@ def turned_back(values: NDArray[np.float32], n_heads: int) -> NDArray[np.float32
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(values.shape)
 
 
-def gguf_facts(file: GgufFile, metadata: Options, tokenizer: GgufTokenizer, eos_ids: tuple[int, ...]) -> ModelFacts:
+def vocabulary_rows(file: GgufFile, n_tokens: int) -> int:
+    """Rows of the embedding table, which may have more than the tokenizer's ``n_tokens``."""
+    embedding = file.tensors.get(GGUF_NAMES[Role.EMBEDDING])
+    return embedding.shape[0] if embedding is not None and embedding.shape else n_tokens
+
+
+def gguf_facts(
+    file: GgufFile, metadata: Options, vocab_size: int, *, bos_id: int | None, eos_ids: tuple[int, ...]
+) -> ModelFacts:
     """Raises CheckpointError for metadata that is damaged or asks for what is not built."""
-    kind, rule = metadata.values.get("general.architecture"), _rule(metadata)
+    kind, rule = metadata.values.get("general.architecture"), gguf_rule(metadata)
     _refuse_unbuilt(file, metadata, str(kind))
     n_heads = metadata.positive_int(f"{kind}.attention.head_count")
     n_kv_heads = metadata.positive_int(f"{kind}.attention.head_count_kv", n_heads)
@@ -137,8 +146,6 @@ def gguf_facts(file: GgufFile, metadata: Options, tokenizer: GgufTokenizer, eos_
         if metadata.positive_int(f"{kind}.{key}", head_dim) != head_dim:
             raise metadata.wrong(f"{kind}.{key}", f"{head_dim}, the width of a head")
     theta = metadata.positive_float(f"{kind}.rope.freq_base", 10000.0)
-    embedding = file.tensors.get(GGUF_NAMES[Role.EMBEDDING])
-    bos = metadata.token_ids("tokenizer.ggml.bos_token_id")
     facts = ModelFacts(
         name=model_name(file.path.with_suffix("")),
         architecture=ARCHITECTURES[rule.architecture].name,
@@ -148,12 +155,12 @@ def gguf_facts(file: GgufFile, metadata: Options, tokenizer: GgufTokenizer, eos_
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         head_dim=head_dim,
-        vocab_size=embedding.shape[0] if embedding is not None else tokenizer.n_tokens,
+        vocab_size=vocab_size,
         max_context=metadata.positive_int(f"{kind}.context_length"),
         rope_theta=theta,
         rms_norm_eps=metadata.positive_float(f"{kind}.attention.layer_norm_rms_epsilon"),
         tied_embeddings=GGUF_NAMES[Role.HEAD] not in file.tensors,
-        bos_id=bos[0] if bos and tokenizer.adds_bos else None,
+        bos_id=bos_id,
         eos_ids=eos_ids,
         n_parameters=0,
         rope_scaling=_rope_scaling(file, metadata, str(kind), theta, head_dim),
@@ -162,7 +169,7 @@ def gguf_facts(file: GgufFile, metadata: Options, tokenizer: GgufTokenizer, eos_
     return finish_facts(facts, file.path)
 
 
-def _rule(metadata: Options) -> GgufRule:
+def gguf_rule(metadata: Options) -> GgufRule:
     name = metadata.values.get("general.architecture")
     rule = GGUF_ARCHITECTURES.get(name) if isinstance(name, str) else None
     if rule is None:

@@ -159,6 +159,8 @@ class ArtifactManifest:
     files_sha256: dict[str, str]
     """Path below the artifact folder to sha256: every file but the manifest itself."""
     quality: tuple[PerplexityFigure, ...]
+    notes: tuple[str, ...] = ()
+    """What the checkpoint's files contradict or leave doubtful, in sentences; nothing of it stopped the preparation."""
 
     @property
     def artifact_id(self) -> str:

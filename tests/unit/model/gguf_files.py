@@ -51,6 +51,7 @@ def write_gguf(
     kind: str = "llama",
     quantisation: str = "F16",
     pre: str | None = "gpt-2",
+    adds_bos: bool = True,
     metadata: dict[str, int | float | str] | None = None,
     extra: dict[str, np.ndarray] | None = None,
 ) -> Path:
@@ -74,7 +75,7 @@ def write_gguf(
     _add_tokenizer(writer, tokenizer, pre)
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
-    writer.add_add_bos_token(True)
+    writer.add_add_bos_token(adds_bos)
     adders: dict[type, Any] = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     for key, value in (metadata or {}).items():
         adders[type(value)](key, value)

@@ -37,7 +37,13 @@ def test_the_bundled_model_has_the_facts_its_readme_states(tiny_llama: Checkpoin
 
 
 def test_every_file_that_was_read_is_hashed(tiny_llama: Checkpoint) -> None:
-    assert sorted(tiny_llama.sha256) == ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
+    assert sorted(tiny_llama.sha256) == [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     assert tiny_llama.sha256["model.safetensors"].startswith("ebcc8d4c69a802f2")
 
 
@@ -74,8 +80,8 @@ def test_without_a_group_count_every_head_needs_its_own_key(make_checkpoint: Cal
 
 
 def test_the_end_tokens_of_generation_config_win(tiny_llama_copy: Path) -> None:
-    (tiny_llama_copy / "generation_config.json").write_text('{"eos_token_id": [1, 5]}')
-    assert load_checkpoint(tiny_llama_copy).facts.eos_ids == (1, 5)
+    (tiny_llama_copy / "generation_config.json").write_text('{"eos_token_id": [5, 1]}')
+    assert load_checkpoint(tiny_llama_copy).facts.eos_ids == (5, 1)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -63,6 +63,23 @@ def test_the_bundled_model_as_gguf_cuts_text_into_the_same_tokens(tiny_llama: Ch
     assert found.decode(ids) == expected.decode(ids)
 
 
+def test_begin_and_stop_tokens_and_template_come_from_the_metadata(
+    files: ModuleType, tiny_llama: Checkpoint, tmp_path: Path
+) -> None:
+    metadata = {"tokenizer.ggml.eot_token_id": 7, "tokenizer.chat_template": "<|im_start|>{{ text }}<|im_end|>"}
+    checkpoint = load_checkpoint(files.write_gguf(tiny_llama.folder, tmp_path / "chat.gguf", metadata=metadata))
+    assert (checkpoint.facts.bos_id, checkpoint.facts.eos_ids) == (0, (1, 7))
+    assert checkpoint.chat_template == "<|im_start|>{{ text }}<|im_end|>"
+    assert "does not know as one token" in checkpoint.notes[0]
+
+
+def test_without_a_begin_token_in_front_there_is_none(
+    files: ModuleType, tiny_llama: Checkpoint, tmp_path: Path
+) -> None:
+    path = files.write_gguf(tiny_llama.folder, tmp_path / "plain.gguf", adds_bos=False)
+    assert load_checkpoint(path).facts.bos_id is None
+
+
 def test_the_tokenizer_file_goes_when_the_checkpoint_goes(tiny_gguf: Path) -> None:
     checkpoint = load_checkpoint(tiny_gguf)
     path = checkpoint.tokenizer_path
