@@ -142,11 +142,12 @@ def write_report(
         path.with_suffix(".md"): render_markdown(journal, verdict, measurements, title=title),
     }  # fmt: skip
     for target, text in pages.items():
-        _write(target, text)
+        write_page(target, text)
     return path
 
 
-def _write(path: Path, text: str) -> None:
+def write_page(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` all or nothing; raises ``HostError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``snapgate report``: renders a journal again."""
+"""``snapgate report``: renders a journal again, or a page over many: history."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ import argparse
 from pathlib import Path
 
 from harness.cli.command import Subcommands, add_redaction, redacted
+from harness.cli.store import add_database, existing, need_history
+from harness.errors import UserError
 from harness.plugin.conclusion import manifests_of, write_all
 from harness.results.gate import judge_journal, read_limits, read_session
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("report", help="render the report of a journal again")
+    parser = commands.add_parser("report", help="render the report of a journal again, or the history of many")
     parser.add_argument("--journal", type=Path, default=Path("out/journal"), metavar="DIR")
     parser.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
     parser.add_argument("--artifacts", type=Path, default=Path("artifacts"), metavar="DIR")
     parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
+    parser.add_argument("--history", action="store_true", help="trends over the sessions of --db: OUT/history.html")
+    add_database(parser)
+    parser.add_argument("--metric", action="append", default=[], metavar="NAME", help="history of this metric only")
+    parser.add_argument("--known", type=Path, metavar="FILE", help="TOML file of known changes, for the history")
     add_redaction(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.history:
+        return _history(arguments)
     journal, notes = read_session(arguments.journal, arguments.session)
     journal = redacted(journal, arguments)
     verdict = judge_journal(journal, read_limits(arguments.limits), notes=notes)
@@ -30,3 +38,33 @@ def run(arguments: argparse.Namespace) -> int:
     for path in write_all(arguments.out, journal, verdict, manifests):
         print(f"wrote {path}")
     return 0
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    need_history()
+    from harness.results.history import load_known_changes, read_series
+    from harness.results.store import open_store
+    from reports.history import write_history
+
+    _not_redacted(arguments, "--history")
+    known = () if arguments.known is None else load_known_changes(arguments.known)
+    with open_store(existing(arguments.db)) as engine:
+        series = read_series(engine, metrics=arguments.metric, known=known)
+    for item in series:
+        for change in item.changes:
+            print(
+                f"{item.metric} of {item.cell} on {item.serial or 'no phone'}: {change.before:.6g} to "
+                f"{change.after:.6g} {item.unit}, first at run {change.first_run}"
+                + "".join(f" (known: {note})" for note in change.known)
+            )
+    print(f"wrote {write_history(arguments.out / 'history.html', series)}")
+    return 0
+
+
+def _not_redacted(arguments: argparse.Namespace, option: str) -> None:
+    if arguments.redact:
+        raise UserError(
+            f"--redact does not go with {option}",
+            found="a store holds serials as they are",
+            next_step="render the reports with --redact, one journal at a time",
+        )

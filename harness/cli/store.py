@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.cli.capabilities import CAPABILITIES
 from harness.cli.command import Subcommands, printer
-from harness.errors import HostError
+from harness.errors import HostError, UserError
 from harness.results.gate import read_limits
 
 DEFAULT_DB = "history.db"
@@ -36,6 +36,15 @@ def add_database(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_DB,
         help=f"a SQLite file, or postgresql://USER@HOST/NAME (default: {DEFAULT_DB})",
     )
+
+
+def existing(url: str) -> str:
+    """``url``; a SQLite file that does not exist is the user's error, not an empty history."""
+    if "://" not in url and not Path(url).is_file():
+        raise UserError(
+            f"{url} does not exist", expected="a database", next_step="snapgate store import --journal DIR --db FILE"
+        )
+    return url
 
 
 def need_history() -> None:
