@@ -6,7 +6,7 @@ Tensors go by the names and layout of the Hugging Face checkpoint of their archi
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +27,10 @@ from harness.model.gguf_checkpoint import GgufWeights, gguf_facts, gguf_rule, vo
 from harness.model.gguf_file import open_gguf
 from harness.model.gguf_tokenizer import read_tokenizer
 from harness.model.hf_config import find_architecture, read_facts
-from harness.model.hf_weights import FLOAT_DTYPES, open_weights
+from harness.model.hf_weights import FLOAT_DTYPES, FloatWeights
 from harness.model.options import Options, read_optional, read_options
-from harness.model.safetensors_files import INDEX, WEIGHTS
+from harness.model.packed import PackedWeights
+from harness.model.safetensors_files import INDEX, WEIGHTS, find_safetensors
 from harness.model.weight_source import QuantizedTensor, WeightSource
 from harness.record.artifact import ModelFacts, sha256_of
 
@@ -38,6 +39,7 @@ __all__ = ["CONFIG", "FLOAT_DTYPES", "GENERATION", "INDEX", "TOKENIZER", "WEIGHT
 CONFIG: Final = "config.json"
 GENERATION: Final = "generation_config.json"
 TOKENIZER: Final = "tokenizer.json"
+PACKING: Final = "quantize_config.json"
 _UNUSED_SUFFIXES: Final = (".rotary_emb.inv_freq",)
 """Tensors that older converters wrote and that hold nothing learnt."""
 
@@ -108,10 +110,23 @@ def _load_folder(folder: Path) -> Checkpoint:
     one_token = read_tokenizer_file(folder / TOKENIZER, config.positive_int("vocab_size"))
     tokenizer = folder_tokenizer_facts(folder, config, generation, architecture, one_token)
     facts = read_facts(folder, config, bos_id=tokenizer.bos_id, eos_ids=tokenizer.eos_ids)
-    weights = open_weights(folder, config)
-    optional = [folder / name for name in (GENERATION, TOKENIZER_CONFIG, TEMPLATE_FILE)]
+    floats, packing = FloatWeights(stored=find_safetensors(folder)), _packing(folder, config)
+    weights = floats if packing is None else PackedWeights(floats, packing)
+    if isinstance(weights, PackedWeights):
+        tokenizer = replace(tokenizer, notes=(*tokenizer.notes, weights.grid_note()))
+    optional = [folder / name for name in (GENERATION, TOKENIZER_CONFIG, TEMPLATE_FILE, PACKING)]
     read = [folder / CONFIG, folder / TOKENIZER, *(path for path in optional if path.is_file()), *weights.files]
     return _checked(folder, facts, tokenizer, weights, folder / TOKENIZER, read)
+
+
+def _packing(folder: Path, config: Options) -> Options | None:
+    """How the weights are packed, in config.json or, from older converters, in a file of its own. None: floats."""
+    values = config.values.get("quantization_config")
+    if values is None:
+        return read_options(folder / PACKING) if (folder / PACKING).is_file() else None
+    if not isinstance(values, dict):
+        raise config.wrong("quantization_config", "a JSON object")
+    return Options(path=config.path, values=values)
 
 
 def _load_gguf(path: Path) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""The weights of a Hugging Face folder as float32."""
+"""Float weights of a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.options import Options
-from harness.model.safetensors_files import SafetensorsFiles, find_safetensors
-from harness.model.weight_source import QuantizedTensor, WeightSource
+from harness.model.safetensors_files import SafetensorsFiles
+from harness.model.weight_source import QuantizedTensor
 
 FLOAT_DTYPES: Final = ("F16", "BF16", "F32")
 """Element types of weights, as safetensors names them. All are read as float32, exactly."""
@@ -44,9 +43,3 @@ class FloatWeights:
 
     def quantized(self, name: str) -> QuantizedTensor | None:  # noqa: ARG002
         return None
-
-
-def open_weights(folder: Path, config: Options) -> WeightSource:
-    if config.values.get("quantization_config") is not None:
-        raise config.wrong("quantization_config", "a checkpoint with float weights")
-    return FloatWeights(stored=find_safetensors(folder))

@@ -31,19 +31,23 @@ class QuantizedTensor:
         return steps * self.scales[:, self.groups]
 
     def why_not_blocks(self, block: int) -> str | None:
-        """What keeps the grid from symmetric blocks of ``block`` successive inputs; None: it fits them exactly.
+        return why_not_blocks(self.zero_points, self.groups, bits=self.bits, block=block)
 
-        The HTP ignores zero points of 4-bit weights, so signed integers around 0 are all it holds. A group of several
-        blocks is several blocks with equal scales.
-        """
-        if np.any(self.zero_points != 1 << (self.bits - 1)):
-            return f"zero points other than {1 << (self.bits - 1)}, which the HTP ignores for 4-bit weights"
-        n_inputs = len(self.groups)
-        if n_inputs % block:
-            return f"{n_inputs} inputs are no multiple of {block}"
-        if np.any(self.groups.reshape(-1, block) != self.groups[::block, None]):
-            return f"groups that are not runs of {block} successive inputs (act-order)"
-        return None
+
+def why_not_blocks(zero_points: NDArray[np.uint8], groups: NDArray[np.int32], *, bits: int, block: int) -> str | None:
+    """What keeps a grid from symmetric blocks of ``block`` successive inputs; None: it fits them exactly.
+
+    The HTP ignores zero points of 4-bit weights, so signed integers around 0 are all it holds. A group of several
+    blocks is several blocks with equal scales.
+    """
+    middle = 1 << (bits - 1)
+    if np.any(zero_points != middle):
+        return f"zero points other than {middle}, which the HTP ignores"
+    if len(groups) % block:
+        return f"a number of inputs that is no multiple of {block}"
+    if np.any(groups.reshape(-1, block) != groups[::block, None]):
+        return f"groups that are not runs of {block} successive inputs (act-order)"
+    return None
 
 
 class WeightSource(Protocol):
