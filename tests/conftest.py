@@ -1,4 +1,4 @@
-"""Lanes: what a test needs of the host beyond the README's prerequisites. A lane that cannot run says why, in a table."""
+"""Lanes: what a test needs of the host beyond the prerequisites. A lane that cannot run says why, in a table."""
 
 from __future__ import annotations
 
