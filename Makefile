@@ -38,7 +38,8 @@ fix: setup       ## formats and repairs what can be repaired
 	@.venv/bin/ruff check --fix .
 	@find device_runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format -i --style=file:device_runtime/.clang-format
 
-lock: setup      ## resolves requirements.lock again (needs uv)
+lock:            ## resolves requirements.lock again, after a change of pyproject.toml
+	@$(PY) -m pip install -q uv
 	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-annotate --all-extras --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
