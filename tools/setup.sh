@@ -25,8 +25,11 @@ fi
 wanted=$(cat requirements.lock device_runtime/catch2.lock pyproject.toml tools/setup.sh | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(sys.version_info[:3], sys.executable)' | tr -d ' ')
 if [ "$(cat .venv/.snapgate-setup 2>/dev/null || true)" = "$wanted" ]; then exit 0; fi
 
-say "virtual environment for $("$python" -V) in .venv"
-"$python" -m venv --clear .venv
+version=$("$python" -V)
+if [ "$(.venv/bin/python -V 2>/dev/null || true)" != "$version" ]; then
+  say "virtual environment for $version in .venv"
+  "$python" -m venv --clear .venv
+fi
 say "installing the pinned packages of requirements.lock (about 450 MB; a minute or two)"
 .venv/bin/python -m pip install --disable-pip-version-check --no-compile --progress-bar off --require-hashes -r requirements.lock |
   grep --line-buffered -E '^(Downloading|Installing|Successfully)|MB' | cut -c1-110 || true
