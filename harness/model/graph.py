@@ -93,6 +93,16 @@ def build_graph(
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
 
 
+def weight_name(layer: int, role: Role) -> str:
+    """The initialiser of a matrix, (inputs, outputs)."""
+    return f"layer{layer}_{role}_weight"
+
+
+def query_factor(checkpoint: Checkpoint) -> float:
+    """What is folded into the query matrix; the query norm takes it where there is one."""
+    return 1.0 if checkpoint.has(Role.QUERY_NORM) else float(checkpoint.facts.head_dim) ** -0.5
+
+
 class _Builder:
     """Nodes and initialisers in order. A node is named after its output."""
 
@@ -172,7 +182,7 @@ def _attention_block(
 
     def project(role: Role, scale: float, heads: int) -> str:
         """(1, N, hidden) to (N, n_kv_heads, heads per group, head_dim)."""
-        matrix = build.weight(f"{at}_{role}_weight", (checkpoint.weight(role, layer) * np.float32(scale)).T)
+        matrix = build.weight(weight_name(layer, role), (checkpoint.weight(role, layer) * np.float32(scale)).T)
         bias = BIAS_OF[role]
         if checkpoint.has(bias):
             product = build.node("MatMul", [x, matrix], f"{at}_{role}_product")
@@ -185,9 +195,9 @@ def _attention_block(
 
     def normed(role: Role, norm: Role, scale: float, heads: int) -> str:
         """A projection, normalised over each head where the architecture does so, and times ``scale`` either way."""
+        split = project(role, 1.0 if checkpoint.has(norm) else scale, heads)
         if not checkpoint.has(norm):
-            return project(role, scale, heads)
-        split = project(role, 1.0, heads)
+            return split
         return _rms_norm(build, checkpoint, norm, layer, split, f"{at}_{norm}", rmsnorm, scale=scale)
 
     def to_heads(split: str, output: str) -> str:
@@ -209,7 +219,7 @@ def _attention_block(
     by_token = build.node("Transpose", [mixed], f"{at}_mixed_by_token", perm=[2, 0, 1, 3])
     flat_shape = build.integers("shape_flat_heads", 1, n_tokens, facts.n_heads * head_dim)
     flat = build.node("Reshape", [by_token, flat_shape], f"{at}_mixed_flat")
-    out_weight = build.weight(f"{at}_output_weight", checkpoint.weight(Role.OUTPUT, layer).T)
+    out_weight = build.weight(weight_name(layer, Role.OUTPUT), checkpoint.weight(Role.OUTPUT, layer).T)
     out = build.node("MatMul", [flat, out_weight], f"{at}_attention_out")
     return build.node("Add", [hidden, out], f"{at}_after_attention")
 
@@ -219,7 +229,7 @@ def _feed_forward_block(build: _Builder, checkpoint: Checkpoint, layer: int, hid
     x = _rms_norm(build, checkpoint, Role.POST_NORM, layer, hidden, f"{at}_post_norm", rmsnorm)
 
     def linear(role: Role, source: str) -> str:
-        matrix = build.weight(f"{at}_{role}_weight", checkpoint.weight(role, layer).T)
+        matrix = build.weight(weight_name(layer, role), checkpoint.weight(role, layer).T)
         return build.node("MatMul", [source, matrix], f"{at}_{role}")
 
     gate = linear(Role.GATE, x)

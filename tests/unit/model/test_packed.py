@@ -239,3 +239,40 @@ def test_a_missing_part_is_refused(packed: Callable[..., Path]) -> None:
     qweight, _ = pack_gptq(values, zeros)
     with pytest.raises(CheckpointError, match=r"parts of .*q_proj do not fit each other; found: qweight \(4, 32\), sc"):
         load_checkpoint(packed({"qweight": qweight, "scales": np.ascontiguousarray(scales.T)}, GPTQ))
+
+
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_a_grid_that_fits_becomes_blocks_without_rounding(packed: Callable[..., Path], size: int) -> None:
+    held_grids = pytest.importorskip("harness.model.held").held_grids
+    checkpoint = wide(packed, size, [at // size for at in range(128)])
+    grid = held_grids(checkpoint, 32)["layer0_down_weight"]
+    assert grid.steps.shape == (128, 32)
+    assert grid.scales.shape == (4, 32)
+    assert (grid.steps.min(), grid.steps.max()) == (-8, 7)
+    real = grid.steps * np.repeat(grid.scales, 32, axis=0)
+    assert np.array_equal(real, checkpoint.weight(Role.DOWN, 0).T)
+
+
+def test_what_is_folded_into_the_query_is_folded_into_its_scales(packed: Callable[..., Path]) -> None:
+    held_grids = pytest.importorskip("harness.model.held").held_grids
+    graph = pytest.importorskip("harness.model.graph")
+    from onnx import numpy_helper
+
+    checkpoint = wide(packed, 32, [at // 32 for at in range(128)])
+    model = graph.build_graph(checkpoint, n_tokens=1, context_length=8)
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    grids = held_grids(checkpoint, 32)
+    assert sorted(grids) == ["layer0_down_weight", "layer0_query_weight"]
+    for name, grid in grids.items():
+        assert grid.steps * np.repeat(grid.scales, 32, axis=0) == pytest.approx(weights[name], rel=1e-6)
+
+
+def test_a_grid_that_does_not_fit_is_left_out(packed: Callable[..., Path]) -> None:
+    held_grids = pytest.importorskip("harness.model.held").held_grids
+    assert "layer0_down_weight" not in held_grids(wide(packed, 32, [at % 4 for at in range(128)]), 32)
+
+
+def test_one_scale_a_column_holds_only_one_group(packed: Callable[..., Path]) -> None:
+    held_grids = pytest.importorskip("harness.model.held").held_grids
+    assert list(held_grids(wide(packed, 64, [at // 64 for at in range(128)]), None)) == ["layer0_query_weight"]
+    assert len(held_grids(wide(packed, 128, [0] * 128), None)) == 2
