@@ -1,4 +1,4 @@
-"""``snapgate report``: renders a journal again, or a page over many: history."""
+"""``snapgate report``: renders a journal again, or a page over many: a comparison, a history."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from harness.cli.command import Subcommands, add_redaction, redacted
 from harness.cli.store import add_database, existing, need_history
 from harness.errors import UserError
 from harness.plugin.conclusion import manifests_of, write_all
+from harness.results.compare import narrowed
+from harness.results.derive import derive
 from harness.results.gate import judge_journal, read_limits, read_session
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("report", help="render the report of a journal again, or the history of many")
+    parser = commands.add_parser("report", help="render the report of a journal again, compare two, or show a history")
     parser.add_argument("--journal", type=Path, default=Path("out/journal"), metavar="DIR")
     parser.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
     parser.add_argument("--artifacts", type=Path, default=Path("artifacts"), metavar="DIR")
     parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
+    parser.add_argument(
+        "--compare", type=Path, nargs=2, metavar="DIR", help="two journals side by side: OUT/comparison.html"
+    )
+    parser.add_argument(
+        "--cells", nargs=2, metavar="CELL", help="with --compare: a cell of the first, one of the second"
+    )
+    parser.add_argument("--serials", nargs=2, metavar="SERIAL", help="with --compare: a phone of each side")
     parser.add_argument("--history", action="store_true", help="trends over the sessions of --db: OUT/history.html")
     add_database(parser)
     parser.add_argument("--metric", action="append", default=[], metavar="NAME", help="history of this metric only")
@@ -28,6 +37,8 @@ def add_command(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.compare is not None:
+        return _compare(arguments)
     if arguments.history:
         return _history(arguments)
     journal, notes = read_session(arguments.journal, arguments.session)
@@ -38,6 +49,32 @@ def run(arguments: argparse.Namespace) -> int:
     for path in write_all(arguments.out, journal, verdict, manifests):
         print(f"wrote {path}")
     return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from reports.comparison import Side, write_comparison
+
+    sides = []
+    for index, path in enumerate(arguments.compare):
+        journal, notes = read_session(path)
+        for note in notes:
+            print(f"{path}: {note}")
+        journal = narrowed(
+            journal,
+            cell=arguments.cells[index] if arguments.cells else None,
+            serial=arguments.serials[index] if arguments.serials else None,
+        )
+        journal = redacted(journal, arguments)
+        sides.append(Side(name=_side_name(arguments, index), journal=journal, measurements=derive(journal)))
+    path = write_comparison(arguments.out / "comparison.html", *sides, same_cell=arguments.cells is None)
+    print(f"wrote {path}")
+    return 0
+
+
+def _side_name(arguments: argparse.Namespace, index: int) -> str:
+    parts = [str(arguments.compare[index])]
+    parts += [pair[index] for pair in (arguments.cells, None if arguments.redact else arguments.serials) if pair]
+    return " ".join(parts)
 
 
 def _history(arguments: argparse.Namespace) -> int:
