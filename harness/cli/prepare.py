@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli.command import Subcommands, printer
+from harness.model.hub import locate
 from harness.soc import KvPrecision, Precision, find_soc
 
 
@@ -16,7 +17,9 @@ def add_command(commands: Subcommands) -> None:
         description="Reads a checkpoint, builds static ONNX graphs, calibrates and quantises them, compiles context "
         "binaries for one SoC and writes an artifact folder with a manifest.",
     )
-    parser.add_argument("checkpoint", type=Path, help="folder in Hugging Face format, or GGUF file")
+    parser.add_argument(
+        "checkpoint", help="folder in Hugging Face format, GGUF file, or hub name: owner/name, owner/name/FILE.gguf"
+    )
     parser.add_argument("--soc", required=True, help="marker or part: gen3, SM8650, ...")
     parser.add_argument("--precision", choices=[str(p) for p in Precision], default=str(Precision.W8A16))
     parser.add_argument(
@@ -58,8 +61,9 @@ def add_command(commands: Subcommands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from harness.compiler.prepare import prepare
 
+    progress = printer("prepare")
     artifact = prepare(
-        arguments.checkpoint,
+        locate(arguments.checkpoint, progress=progress),
         soc=find_soc(arguments.soc),
         precision=Precision(arguments.precision),
         kv=None if arguments.kv is None else KvPrecision(arguments.kv),
@@ -70,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         out=arguments.out,
         calibration=arguments.calibration,
         heldout=arguments.heldout,
-        progress=printer("prepare"),
+        progress=progress,
     )
     print(f"{artifact.folder}")
     return 0

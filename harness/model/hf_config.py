@@ -70,7 +70,11 @@ def read_facts(folder: Path, config: Options, *, bos_id: int | None, eos_ids: tu
 
 
 def model_name(path: Path) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name) or "model"
+    """The last part of the path; a folder of the hub's cache is called after its repository, not its commit."""
+    place = path.resolve()
+    cached = place.parent.name == "snapshots" and place.parent.parent.name.startswith("models--")
+    name = place.parent.parent.name.rpartition("--")[2] if cached else place.name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "model"
 
 
 def finish_facts(facts: ModelFacts, path: Path) -> ModelFacts:
