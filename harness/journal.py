@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import UserError
+from harness.record.ab import ArmRun
 from harness.record.codec import from_json, to_json
 from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
 from harness.record.run import Cell, RunRecord
@@ -59,7 +60,7 @@ class Plan:
     cells: tuple[Cell, ...]
 
 
-Entry = Session | Plan | RunRecord | ReferenceFacts | LogitsComparison | WindowScores | SelfCheck | NotCovered
+Entry = Session | Plan | RunRecord | ReferenceFacts | LogitsComparison | WindowScores | SelfCheck | NotCovered | ArmRun
 
 _KINDS: dict[str, type[Entry]] = {
     "session": Session,
@@ -70,6 +71,7 @@ _KINDS: dict[str, type[Entry]] = {
     "windows": WindowScores,
     "self_check": SelfCheck,
     "not_covered": NotCovered,
+    "arm": ArmRun,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -106,6 +108,7 @@ class Journal:
     windows: tuple[WindowScores, ...] = ()
     self_checks: tuple[SelfCheck, ...] = ()
     not_covered: tuple[NotCovered, ...] = ()
+    arms: tuple[ArmRun, ...] = ()
     damaged: tuple[str, ...] = field(default=())
 
 
@@ -139,6 +142,7 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
         windows=of(WindowScores),
         self_checks=of(SelfCheck),
         not_covered=of(NotCovered),
+        arms=of(ArmRun),
         damaged=tuple(damaged),
     )
 

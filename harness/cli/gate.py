@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 
 from harness.cli.command import Subcommands
+from harness.measure.paired import SMALLEST_EFFECT
 from harness.plugin.conclusion import write_all
 from harness.record.vocabulary import EXIT_CODES
+from harness.results.ab import judge_ab
 from harness.results.documents import to_markdown, write_documents
 from harness.results.gate import judge_journal, read_limits, read_session
 
@@ -26,10 +28,25 @@ def add_command(commands: Subcommands) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="write report.html, report.json, report.md, verdict.json, junit.xml"
     )
+    parser.add_argument(
+        "--ab",
+        action="store_true",
+        help="judge the A/B comparisons of the journal (interleaved runs of a baseline and a candidate) by each other, "
+        "not by limits; --out then gets verdict.json, verdict.md and junit.xml",
+    )
+    parser.add_argument(
+        "--smallest-effect",
+        type=float,
+        default=100 * SMALLEST_EFFECT,
+        metavar="PERCENT",
+        help="with --ab: how much worse B has to be to matter (default: %(default)g)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.ab:
+        return _run_ab(arguments)
     limits = read_limits(arguments.limits)
     journal, notes = read_session(arguments.journal, arguments.session)
     verdict = judge_journal(journal, limits, release=arguments.release, notes=notes)
@@ -39,5 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
         written = write_all(arguments.out, journal, verdict)
         write_documents(verdict, junit=arguments.out / "junit.xml")
         for path in (*written, arguments.out / "junit.xml"):
+            print(f"wrote {path}")
+    return EXIT_CODES[verdict.status]
+
+
+def _run_ab(arguments: argparse.Namespace) -> int:
+    journal, notes = read_session(arguments.journal, arguments.session)
+    verdict = judge_ab(journal, smallest=arguments.smallest_effect / 100, release=arguments.release, notes=notes)
+    print(to_markdown(verdict), end="")
+    if arguments.out is not None:
+        paths = [arguments.out / name for name in ("verdict.md", "verdict.json", "junit.xml")]
+        write_documents(verdict, markdown=paths[0], json_file=paths[1], junit=paths[2])
+        for path in paths:
             print(f"wrote {path}")
     return EXIT_CODES[verdict.status]
