@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 from harness.model.architecture import Role
 from harness.model.checkpoint import Checkpoint
 from harness.model.graph import query_factor, weight_name
+
+if TYPE_CHECKING:
+    from harness.model.weights import FixedWeight
 
 MATRICES: Final = (Role.QUERY, Role.KEY, Role.VALUE, Role.OUTPUT, Role.GATE, Role.UP, Role.DOWN)
 
@@ -47,3 +51,21 @@ def held_grids(checkpoint: Checkpoint, block: int | None) -> dict[str, HeldGrid]
                 scales=np.ascontiguousarray(tensor.scales[:, tensor.groups[::width]].T) * factor,
             )
     return held
+
+
+def keep_grids(
+    checkpoint: Checkpoint,
+    rounded: Mapping[str, FixedWeight],
+    *,
+    block: int | None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, FixedWeight]:
+    """``rounded``, the checkpoint's own integers in the place of those that it holds on a grid that fits."""
+    held = held_grids(checkpoint, block)
+    kept = rounded.keys() & held.keys()
+    if kept:
+        progress(f"{len(kept)} of {len(rounded)} four-bit weights keep the checkpoint's own integers")
+    return {
+        name: replace(weight, steps=held[name].steps, scales=held[name].scales) if name in kept else weight
+        for name, weight in rounded.items()
+    }
