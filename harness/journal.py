@@ -2,19 +2,22 @@
 
 A journal is a folder. Each process appends to a file of its own (``<session>-<worker>.jsonl``), so no two writers
 share a file; a reader merges them. A last line that a crash cut short is dropped on reading and named in
-``Journal.damaged``; a damaged line anywhere else is an error.
+``Journal.damaged``; a damaged line anywhere else is an error. ``Journal.gaps`` names what is missing as a whole: a
+session that never ended, a run of a session that is not there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.errors import UserError
+from harness.errors import HostError, UserError
 from harness.record.ab import ArmRun
 from harness.record.codec import from_json, to_json
 from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
@@ -60,7 +63,27 @@ class Plan:
     cells: tuple[Cell, ...]
 
 
-Entry = Session | Plan | RunRecord | ReferenceFacts | LogitsComparison | WindowScores | SelfCheck | NotCovered | ArmRun
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Closes a session whose planned tests all ran. Only the controller writes one; an interrupted session has none."""
+
+    session_id: str
+    broken: tuple[str, ...]
+    """Tests that broke without a verdict: whatever they would have found is missing."""
+
+
+Entry = (
+    Session
+    | Plan
+    | RunRecord
+    | ReferenceFacts
+    | LogitsComparison
+    | WindowScores
+    | SelfCheck
+    | NotCovered
+    | ArmRun
+    | End
+)
 
 _KINDS: dict[str, type[Entry]] = {
     "session": Session,
@@ -71,29 +94,47 @@ _KINDS: dict[str, type[Entry]] = {
     "windows": WindowScores,
     "self_check": SelfCheck,
     "not_covered": NotCovered,
+    "end": End,
     "arm": ArmRun,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 class JournalWriter:
-    """Appends entries to one file. ``append`` returns only once the entry is on disk."""
+    """Appends entries to one file. ``append`` returns only once the entry is on disk, or raises HostError."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as exc:
+            raise self._unwritable(exc) from exc
 
     def append(self, entry: Entry) -> None:
         body = {"kind": _NAMES[type(entry)], "entry": to_json(entry)}
         line = json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        view = memoryview(line)
-        while view:
-            view = view[os.write(self._fd, view) :]
-        os.fsync(self._fd)
+        before = os.fstat(self._fd).st_size
+        try:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self._fd, view) :]
+            os.fsync(self._fd)
+        except OSError as exc:
+            with contextlib.suppress(OSError):  # half an entry would spoil the next one
+                os.ftruncate(self._fd, before)
+            raise self._unwritable(exc) from exc
 
     def close(self) -> None:
         os.close(self._fd)
+
+    def _unwritable(self, exc: OSError) -> HostError:
+        return HostError(
+            f"the journal {self.path} cannot be written",
+            found=exc.strerror or str(exc),
+            expected="a results folder that this user may write to, on a disk with free space",
+            next_step="name another folder with --results, or make this one writable",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,26 +150,61 @@ class Journal:
     self_checks: tuple[SelfCheck, ...] = ()
     not_covered: tuple[NotCovered, ...] = ()
     arms: tuple[ArmRun, ...] = ()
+    ends: tuple[End, ...] = ()
     damaged: tuple[str, ...] = field(default=())
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What must have been lost, seen from what is there. Such a journal can refute, but it cannot pass."""
+        opened = {session.session_id for session in self.sessions}
+        ended = {end.session_id for end in self.ends}
+        named: tuple[Plan | RunRecord | NotCovered | End, ...] = (
+            *self.plans,
+            *self.runs,
+            *self.not_covered,
+            *self.ends,
+        )
+        strangers = dict.fromkeys(entry.session_id for entry in named if entry.session_id not in opened)
+        unended = dict.fromkeys(plan.session_id for plan in self.plans if plan.session_id not in ended)
+        counts = Counter(run.run_id for run in self.runs)
+        return (
+            *(f"entries of session {name}, which the journal does not open" for name in strangers),
+            *(f"session {name} did not come to its end" for name in unended),
+            *(
+                f"session {end.session_id}: {len(end.broken)} tests broke without a verdict, first {end.broken[0]}"
+                for end in self.ends
+                if end.broken
+            ),
+            *(f"run {run_id} stands in the journal {n} times" for run_id, n in counts.items() if n > 1),
+        )
 
 
 def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
     """All ``*.jsonl`` of a folder (or one file); with ``session_id`` only the files of that session."""
-    if folder.is_file():
-        paths = [folder]
-    else:
-        pattern = "*.jsonl" if session_id is None else f"{session_id}*.jsonl"
-        paths = sorted(folder.glob(pattern))
-    if not paths:
+    every = [folder] if folder.is_file() else sorted(folder.glob("*.jsonl"))
+    if not every:
         raise UserError(
             f"no journal in {folder}",
-            found="no *.jsonl file",
+            found="no *.jsonl file" if folder.is_dir() else "no such folder",
+            expected="the journal folder of a run, such as out/journal",
             next_step="run `pytest suites` first, or name its results folder",
         )
+    paths = every
+    if session_id is not None and folder not in every:
+        paths = [path for path in every if path.stem == session_id or path.stem.startswith(f"{session_id}-")]
     entries: list[Entry] = []
     damaged: list[str] = []
     for path in paths:
         entries.extend(_read_file(path, damaged))
+
+    opened = {entry.session_id for entry in entries if isinstance(entry, Session)}
+    if session_id is not None and session_id not in opened:
+        raise UserError(
+            f"{folder} has no session {session_id}",
+            found=", ".join(sorted(opened or {path.stem for path in every})[-5:]),
+            expected="a session id as the report and the journal's files have it",
+            next_step="name another --session, or leave it out to take the newest",
+        )
 
     def of(kind: type) -> tuple:  # type: ignore[type-arg]
         return tuple(entry for entry in entries if isinstance(entry, kind))
@@ -142,13 +218,22 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
         windows=of(WindowScores),
         self_checks=of(SelfCheck),
         not_covered=of(NotCovered),
+        ends=of(End),
         arms=of(ArmRun),
         damaged=tuple(damaged),
     )
 
 
 def _read_file(path: Path, damaged: list[str]) -> Iterator[Entry]:
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as exc:
+        raise UserError(
+            f"{path} cannot be read",
+            found=exc.strerror or str(exc),
+            expected="a journal file that this user may read",
+            next_step="correct its permissions, or name another journal",
+        ) from exc
     tail = lines.pop()
     if tail:
         damaged.append(f"{path.name}: last line cut short after {len(tail)} bytes")
@@ -158,8 +243,25 @@ def _read_file(path: Path, damaged: list[str]) -> Iterator[Entry]:
             body = json.loads(line)
             kind = _KINDS[body["kind"]]
             data = body["entry"]
-        except (ValueError, KeyError, TypeError) as exc:
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
             raise UserError(
-                f"{where} is not a journal entry", found=repr(line[:80]), next_step="restore the file from its run"
+                f"{where} is not a journal entry",
+                found=repr(line[:80]),
+                expected=f"one JSON object of {JOURNAL_SCHEMA}, kind {', '.join(_KINDS)}",
+                next_step="restore the file from its run",
             ) from exc
+        if kind is Session:
+            _check_schema(data, where)
         yield from_json(data, kind, name=where)
+
+
+def _check_schema(data: object, where: str) -> None:
+    """Before the fields are looked at: another schema has other fields, or the same ones with another meaning."""
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != JOURNAL_SCHEMA:
+        raise UserError(
+            f"{where}: the session was written by another version of SnapGate",
+            found=f"schema {schema!r}",
+            expected=JOURNAL_SCHEMA,
+            next_step="judge it with the version of SnapGate that wrote it",
+        )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import harness
-from harness.errors import InfraError
-from harness.journal import JOURNAL_SCHEMA, JournalWriter, Session, read_journal
+from harness.errors import InfraError, SnapGateError
+from harness.journal import JOURNAL_SCHEMA, End, Entry, JournalWriter, Session, read_journal
 from harness.plugin.case import cases
 from harness.plugin.conclusion import Conclusion, conclude
 from harness.plugin.options import Settings
@@ -37,6 +37,7 @@ class Controller:
         self._settings = settings
         self._rack = PhoneRack()
         self._conclusion: Conclusion | None = None
+        self._failed: str | None = None
         self._broken: list[str] = []
         read_limits(settings.limits)
         self._cells = cells_of_run(settings)
@@ -75,8 +76,7 @@ class Controller:
 
     def _write_session(self, started: datetime) -> None:
         phones = self.share.phones
-        writer = JournalWriter(self._settings.results / "journal" / f"{self.share.session_id}.jsonl")
-        writer.append(
+        self._append(
             Session(
                 session_id=self.share.session_id,
                 schema=JOURNAL_SCHEMA,
@@ -89,7 +89,13 @@ class Controller:
                 notes=phones.notes,
             )
         )
-        writer.close()
+
+    def _append(self, entry: Entry) -> None:
+        writer = JournalWriter(self._settings.results / "journal" / f"{self.share.session_id}.jsonl")
+        try:
+            writer.append(entry)
+        finally:
+            writer.close()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -123,13 +129,25 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """The verdict of the run decides the exit code, unless pytest itself was stopped or a test broke on its own."""
+        """The verdict of the run decides the exit code, unless pytest itself was stopped or a test broke on its own.
+
+        A session that was stopped before its last test gets no ``End``, so its journal never passes.
+        """
         if self._config.option.collectonly or session.exitstatus not in (
             pytest.ExitCode.OK,
             pytest.ExitCode.TESTS_FAILED,
             pytest.ExitCode.NO_TESTS_COLLECTED,
         ):
             return
+        try:
+            if self._live and not session.shouldstop and not session.shouldfail:
+                self._append(End(session_id=self.share.session_id, broken=tuple(self._broken)))
+            session.exitstatus = self._conclude()
+        except SnapGateError as exc:
+            self._failed = f"error: no verdict and no report: {exc}"
+            session.exitstatus = exc.exit_code
+
+    def _conclude(self) -> int:
         if self._settings.journal is not None:
             journal, _ = read_session(self._settings.journal)
         else:
@@ -137,11 +155,12 @@ class Controller:
         self._conclusion = conclude(journal, self._settings)
         status = self._conclusion.verdict.status
         if self._broken and status is Status.PASS:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        else:
-            session.exitstatus = EXIT_CODES[status]
+            return int(pytest.ExitCode.TESTS_FAILED)
+        return EXIT_CODES[status]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._failed is not None:
+            terminalreporter.write_line(self._failed, red=True)
         if self._conclusion is None:
             return
         terminalreporter.section("SnapGate")

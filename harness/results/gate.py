@@ -71,7 +71,7 @@ def judge_journal(
         required=_required(journal) if required is None else required,
         release=release,
         notes=(*notes, *(note for session in journal.sessions for note in session.notes)),
-        damaged=journal.damaged,
+        damaged=(*journal.damaged, *journal.gaps),
     )
 
 

@@ -52,16 +52,29 @@ def load_limits(path: Path, *, metrics: Mapping[str, str]) -> tuple[Limit, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
-    except FileNotFoundError as exc:
-        raise UserError(f"{path} does not exist", next_step="name the limits file, e.g. suites/limits.toml") from exc
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise UserError(f"{path} cannot be read as TOML", found=str(exc)) from exc
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise UserError(
+            f"{path} cannot be read as TOML",
+            found=str(exc) if not isinstance(exc, OSError) else exc.strerror,
+            expected="a limits file such as suites/limits.toml",
+            next_step="correct the file, or name another one with --limits",
+        ) from exc
     unknown = sorted(set(data) - {"limit"})
     if unknown:
-        raise UserError(f"{path}: unknown key", found=unknown[0], expected="only [[limit]] tables")
+        raise UserError(
+            f"{path}: unknown key",
+            found=unknown[0],
+            expected="only [[limit]] tables",
+            next_step="take it out of the limits file",
+        )
     entries = data.get("limit", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UserError(f"{path}: limit is not a list of tables", expected="[[limit]] tables")
+        raise UserError(
+            f"{path}: limit is not a list of tables",
+            found=repr(entries)[:80],
+            expected="[[limit]] tables",
+            next_step="write [[limit]], with two brackets",
+        )
     lines = [number for number, line in enumerate(text.splitlines(), start=1) if _HEADER.match(line)]
     if len(lines) != len(entries):  # a header inside a multi-line string: better no line than a wrong one
         lines = [0] * len(entries)
@@ -99,7 +112,9 @@ def _limit(entry: Mapping[str, Any], *, where: str, metrics: Mapping[str, str]) 
         try:
             find_soc(soc)
         except UserError as exc:
-            raise UserError(f"{where}: {exc.what}", found=exc.found, expected=exc.expected) from exc
+            raise UserError(
+                f"{where}: {exc.what}", found=exc.found, expected=exc.expected, next_step="correct this limit"
+            ) from exc
     minimum, maximum = (_bound(entry[key], key, refuse) if key in entry else None for key in ("minimum", "maximum"))
     if minimum is None and maximum is None:
         refuse("no bound", found=sorted(entry), expected="minimum, maximum or both")

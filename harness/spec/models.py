@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.errors import UserError
 from harness.record.codec import from_json
 from harness.record.run import Cell
 from harness.soc import KvPrecision, Precision, find_soc
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,32 +69,74 @@ class Catalogue:
 
 
 def load_catalogue(path: Path) -> Catalogue:
+    """Raises ``UserError`` naming file and model for what is missing, unknown, or would leave nothing to measure."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as exc:
-        raise UserError(f"{path} does not exist", next_step="pass --models FILE") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise UserError(f"{path} is not TOML", found=str(exc)) from exc
-    unknown = sorted(set(data) - {"model"})
-    if unknown or not isinstance(data.get("model"), list):
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise UserError(
-            f"{path} is not a model catalogue", found=", ".join(data) or "nothing", expected="[[model]] tables"
+            f"{path} cannot be read as TOML",
+            found=str(exc) if not isinstance(exc, OSError) else exc.strerror,
+            expected="a model catalogue such as models/catalogue.toml",
+            next_step="correct the file, or name another one with --models",
+        ) from exc
+    entries = data.get("model")
+    if set(data) != {"model"} or not isinstance(entries, list) or not entries:
+        raise UserError(
+            f"{path} is not a model catalogue",
+            found=", ".join(data) if data and entries != [] else "no model",
+            expected="[[model]] tables and nothing else, at least one",
+            next_step="see models/catalogue.toml",
         )
     models = tuple(
-        from_json(entry, ModelSpec, name=f"{path}, model number {number}")
-        for number, entry in enumerate(data["model"], 1)
+        from_json(entry, ModelSpec, name=f"{path}, model number {number}") for number, entry in enumerate(entries, 1)
     )
     for model in models:
-        for name in model.socs:
-            find_soc(name)
-        if len(set(model.variant)) != len(model.variant):
-            raise UserError(f"{path}: model {model.name} names a variant twice")
-        if not 0 < model.prefill_tokens < model.context_length:
-            raise UserError(
-                f"{path}: model {model.name}: prefill_tokens out of range",
-                found=str(model.prefill_tokens),
-                expected=f"1 to {model.context_length - 1}",
-            )
-    if len({model.name for model in models}) != len(models):
-        raise UserError(f"{path} names a model twice")
+        _check(model, f"{path}: model {model.name!r}")
+    _refuse_twins([model.name for model in models], f"{path}: model")
     return Catalogue(folder=path.parent.resolve(), models=models)
+
+
+def _check(model: ModelSpec, where: str) -> None:
+    if not _NAME.fullmatch(model.name):
+        raise UserError(
+            f"{where}: name cannot be a folder's name",
+            found=repr(model.name),
+            expected="letters, digits, '.', '_' and '-'",
+            next_step="rename the model",
+        )
+    for key in ("socs", "prompts", "variant"):
+        if not getattr(model, key):
+            raise UserError(
+                f"{where}: {key} is empty", found="nothing", expected="at least one", next_step=f"add one to {key}"
+            )
+    for key, highest in (
+        ("prefill_tokens", model.context_length - 1),
+        ("n_gen", model.context_length - 1),
+        ("perplexity_windows", None),
+    ):
+        value = getattr(model, key)
+        if value < 1 or (highest is not None and value > highest):
+            raise UserError(
+                f"{where}: {key} out of range",
+                found=str(value),
+                expected="at least 1" if highest is None else f"1 to {highest}",
+                next_step=f"correct {key}",
+            )
+    for number, prompt in enumerate(model.prompts, 1):
+        if not prompt.strip():
+            raise UserError(
+                f"{where}: prompt number {number} is blank",
+                found=repr(prompt),
+                expected="some text",
+                next_step="write a prompt, or leave it out",
+            )
+    _refuse_twins([find_soc(name).part for name in model.socs], f"{where}: SoC")
+    _refuse_twins([f"{variant.precision} {variant.kv}" for variant in model.variant], f"{where}: variant")
+
+
+def _refuse_twins(names: list[str], what: str) -> None:
+    twins = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twins:
+        raise UserError(
+            f"{what} named twice", found=twins[0], expected="each one once", next_step="leave the second one out"
+        )

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from harness.errors import UserError
-from harness.journal import JournalWriter
+from harness.journal import End, JournalWriter, Plan, read_journal
 from harness.record.vocabulary import Family, Status
 from harness.results.gate import gate
 
@@ -67,3 +67,24 @@ def test_a_journal_cut_short_is_infra(journals, performance_limits, tmp_path):
     verdict = gate(tmp_path, performance_limits)
     assert verdict.status is Status.INFRA
     assert any("cut short" in note for note in verdict.notes)
+
+
+def test_a_session_that_was_stopped_never_passes(journals, performance_limits, tmp_path):
+    """All that was required is there and good; only the end of the session is missing."""
+    path = tmp_path / "perf_pass.jsonl"
+    shutil.copy(journals / "perf_pass" / "perf_pass.jsonl", path)
+    cell = read_journal(tmp_path).runs[0].cell
+    writer = JournalWriter(path)
+    writer.append(Plan(session_id="perf_pass", cells=(cell,)))
+    verdict = gate(tmp_path, performance_limits)
+    assert verdict.status is Status.INFRA
+    assert verdict.decided_by == ("journal: session perf_pass did not come to its end",)
+    writer.append(End(session_id="perf_pass", broken=()))
+    writer.close()
+    assert gate(tmp_path, performance_limits).status is Status.PASS
+
+
+def test_a_run_that_stands_there_twice_never_passes(journals, performance_limits, tmp_path):
+    lines = (journals / "perf_pass" / "perf_pass.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "perf_pass.jsonl").write_bytes(b"".join([*lines, lines[1]]))
+    assert gate(tmp_path, performance_limits).status is Status.INFRA
