@@ -5,7 +5,7 @@ Tensors go by the names and layout of the Hugging Face checkpoint of their archi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,9 @@ __all__ = ["CONFIG", "FLOAT_DTYPES", "GENERATION", "INDEX", "TOKENIZER", "WEIGHT
 CONFIG: Final = "config.json"
 GENERATION: Final = "generation_config.json"
 TOKENIZER: Final = "tokenizer.json"
+PIECES: Final = "tokenizer.model"
 PACKING: Final = "quantize_config.json"
+SHOWN_ABOVE_BYTES: Final = 200_000_000
 _UNUSED_SUFFIXES: Final = (".rotary_emb.inv_freq",)
 """Tensors that older converters wrote and that hold nothing learnt."""
 
@@ -85,7 +87,7 @@ class Checkpoint:
         return self.weights.quantized(tensor_name(self.facts, role, layer))
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
+def load_checkpoint(path: Path, *, progress: Callable[[str], None] = lambda _: None) -> Checkpoint:
     """Read and check a checkpoint: a Hugging Face folder, a GGUF file, or a folder with nothing but one GGUF file.
 
     Raises CheckpointError for anything missing, damaged or unsupported.
@@ -97,14 +99,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
             next_step="check the path",
         )
     if path.is_file():
-        return _load_gguf(path)
+        return _load_gguf(path, progress)
     files = sorted(path.glob("*.gguf"))
     if not (path / CONFIG).is_file() and len(files) == 1:
-        return _load_gguf(files[0])
-    return _load_folder(path)
+        return _load_gguf(files[0], progress)
+    return _load_folder(path, progress)
 
 
-def _load_folder(folder: Path) -> Checkpoint:
+def _load_folder(folder: Path, progress: Callable[[str], None]) -> Checkpoint:
     config, generation = read_options(folder / CONFIG), read_optional(folder / GENERATION)
     architecture = find_architecture(config)
     one_token = read_tokenizer_file(folder / TOKENIZER, config.positive_int("vocab_size"))
@@ -116,7 +118,7 @@ def _load_folder(folder: Path) -> Checkpoint:
         tokenizer = replace(tokenizer, notes=(*tokenizer.notes, weights.grid_note()))
     optional = [folder / name for name in (GENERATION, TOKENIZER_CONFIG, TEMPLATE_FILE, PACKING)]
     read = [folder / CONFIG, folder / TOKENIZER, *(path for path in optional if path.is_file()), *weights.files]
-    return _checked(folder, facts, tokenizer, weights, folder / TOKENIZER, read)
+    return _checked(folder, facts, tokenizer, weights, folder / TOKENIZER, read, progress)
 
 
 def _packing(folder: Path, config: Options) -> Options | None:
@@ -129,7 +131,7 @@ def _packing(folder: Path, config: Options) -> Options | None:
     return Options(path=config.path, values=values)
 
 
-def _load_gguf(path: Path) -> Checkpoint:
+def _load_gguf(path: Path, progress: Callable[[str], None]) -> Checkpoint:
     file = open_gguf(path)
     metadata = Options(path=path, values=file.metadata)
     architecture = ARCHITECTURES[gguf_rule(metadata).architecture]
@@ -139,7 +141,7 @@ def _load_gguf(path: Path) -> Checkpoint:
     one_token = read_tokenizer_file(weights.tokenizer_path, vocab_size, path)
     tokenizer = gguf_tokenizer_facts(metadata, architecture, one_token, adds_bos=vocabulary.adds_bos)
     facts = gguf_facts(file, metadata, vocab_size, bos_id=tokenizer.bos_id, eos_ids=tokenizer.eos_ids)
-    return _checked(path.parent, facts, tokenizer, weights, weights.tokenizer_path, [path])
+    return _checked(path.parent, facts, tokenizer, weights, weights.tokenizer_path, [path], progress)
 
 
 def _checked(
@@ -149,8 +151,12 @@ def _checked(
     weights: WeightSource,
     tokenizer_path: Path,
     read: list[Path],
+    progress: Callable[[str], None],
 ) -> Checkpoint:
     check_weights(weights, facts)
+    n_bytes = sum(path.stat().st_size for path in read)
+    if n_bytes > SHOWN_ABOVE_BYTES:
+        progress(f"hashing the {len(read)} files of {facts.name}, {n_bytes / 1e9:.1f} GB")
     return Checkpoint(
         folder=folder,
         facts=facts,
@@ -167,10 +173,14 @@ def read_tokenizer_file(path: Path, vocab_size: int, origin: Path | None = None)
     from tokenizers import Tokenizer
 
     if not path.is_file():
+        only_pieces = path.with_name(PIECES).is_file()
         raise CheckpointError(
             f"{path} is missing",
+            found=f"only {PIECES}, SentencePiece's own format" if only_pieces else None,
             expected=f"a checkpoint folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}",
-            next_step="fetch the checkpoint again, or check the path",
+            next_step=f"make {TOKENIZER} with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            if only_pieces
+            else "fetch the checkpoint again, or check the path",
         )
     try:
         tokenizer = Tokenizer.from_file(str(path))

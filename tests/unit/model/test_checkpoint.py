@@ -210,3 +210,20 @@ def test_a_layer_count_that_is_no_positive_number_is_refused(tiny_llama_copy: Pa
     change_config(tiny_llama_copy, num_hidden_layers=value)
     with pytest.raises(CheckpointError, match=r"num_hidden_layers cannot be used"):
         load_checkpoint(tiny_llama_copy)
+
+
+def test_a_tokenizer_in_sentence_pieces_alone_is_refused_with_a_way_out(tiny_llama_copy: Path) -> None:
+    (tiny_llama_copy / "tokenizer.json").rename(tiny_llama_copy / "tokenizer.model")
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer.json is missing; found: only tokenizer.model.*save_pretrained"
+    ):
+        load_checkpoint(tiny_llama_copy)
+
+
+def test_hashing_much_is_shown(tiny_llama_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    load_checkpoint(tiny_llama_copy, progress=said.append)
+    assert said == []
+    monkeypatch.setattr("harness.model.checkpoint.SHOWN_ABOVE_BYTES", 1_000_000)
+    load_checkpoint(tiny_llama_copy, progress=said.append)
+    assert said == ["hashing the 5 files of model, 0.0 GB"]

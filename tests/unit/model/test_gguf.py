@@ -248,3 +248,29 @@ def test_sentence_pieces_are_joined_best_score_first_and_unknown_text_falls_back
     assert tokenizer.encode("lower low", add_special_tokens=False).tokens == ["\u2581low", "er", "\u2581low"]
     assert tokenizer.encode("\u00e9", add_special_tokens=False).tokens == ["\u2581", "<0xC3>", "<0xA9>"]
     assert tokenizer.decode(tokenizer.encode("low \u00e9", add_special_tokens=False).ids) == "low \u00e9"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("gpt-2", ["It", "'s", "\u0120it", ",", "\u012012345", "!", "\u010a\u010a", "\u0120I", "'", "M"]),
+        (
+            "smollm",
+            ["It", "'s", "\u0120it", ",", "\u0120", "1", "2", "3", "4", "5", "!", "\u010a\u010a", "\u0120I", "'", "M"],
+        ),
+        ("qwen2", ["It", "'s", "\u0120it", ",", "\u0120", "1", "2", "3", "4", "5", "!\u010a\u010a", "\u0120I", "'M"]),
+        ("llama-bpe", ["It", "'s", "\u0120it", ",", "\u0120", "123", "45", "!\u010a\u010a", "\u0120I", "'M"]),
+    ],
+)
+def test_text_is_cut_as_the_file_says(tmp_path: Path, rule: str, words: list[str]) -> None:
+    from harness.model.gguf_tokenizer import read_tokenizer
+    from harness.model.options import Options
+
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": rule,
+        "tokenizer.ggml.tokens": ["a", "b", "ab"],
+        "tokenizer.ggml.merges": ["a b"],
+    }
+    tokenizer = Tokenizer.from_str(json.dumps(read_tokenizer(Options(path=tmp_path, values=metadata)).json))
+    assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str("It's it, 12345!\n\n I'M")] == words
