@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from harness.errors import UserError
 from harness.journal import Journal
 from harness.results.redact import redact, redaction_key
 
@@ -22,6 +24,30 @@ def printer(prefix: str) -> Callable[[str], None]:
         print(f"[{prefix} {time.monotonic() - started:5.1f}s] {text}", flush=True)
 
     return say
+
+
+def output_folder(path: Path) -> Path:
+    """The folder of an ``--out`` option, made if absent: called before any work is done or a verdict is printed."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = None if os.access(path, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as exc:
+        found = exc.strerror or str(exc)
+    if found is not None:
+        raise UserError(
+            f"{path} cannot be written",
+            found=found,
+            expected="a folder that this user may write to",
+            next_step="choose another --out",
+        )
+    return path
+
+
+def port(text: str) -> int:
+    """A TCP port, for ``type=``. A default given as text goes through it too, so a bad one is named like any other."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, which is 1 to 65535")
+    return int(text)
 
 
 def add_redaction(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,7 @@ import json
 import os
 import sys
 
-from harness.cli.command import Subcommands
-from harness.pool.local import discover
+from harness.cli.command import Subcommands, port
 from harness.record.codec import to_json
 from harness.soc import BY_PART
 
@@ -16,12 +15,19 @@ from harness.soc import BY_PART
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser("devices", help="which phones are attached, and which are usable")
     parser.add_argument("--adb-host", default="127.0.0.1")
-    parser.add_argument("--adb-port", type=int, default=int(os.environ.get("ANDROID_ADB_SERVER_PORT", "5037")))
+    parser.add_argument(
+        "--adb-port",
+        type=port,
+        default=os.environ.get("ANDROID_ADB_SERVER_PORT", "5037"),
+        help="default: ANDROID_ADB_SERVER_PORT, or 5037",
+    )
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from harness.pool.local import discover
+
     found = discover(arguments.adb_host, arguments.adb_port)
     if arguments.json:
         json.dump({"schema": "snapgate.devices/1", "phones": [to_json(info) for info in found]}, sys.stdout, indent=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.command import Subcommands
+from harness.cli.command import Subcommands, output_folder
 from harness.measure.paired import SMALLEST_EFFECT
 from harness.plugin.conclusion import write_all
 from harness.record.vocabulary import EXIT_CODES
@@ -49,10 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_ab(arguments)
     limits = read_limits(arguments.limits)
     journal, notes = read_session(arguments.journal, arguments.session)
+    if arguments.out is not None:
+        output_folder(arguments.out)
     verdict = judge_journal(journal, limits, release=arguments.release, notes=notes)
     print(to_markdown(verdict), end="")
     if arguments.out is not None:
-        arguments.out.mkdir(parents=True, exist_ok=True)
         written = write_all(arguments.out, journal, verdict)
         write_documents(verdict, junit=arguments.out / "junit.xml")
         for path in (*written, arguments.out / "junit.xml"):

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from harness.cli.command import Subcommands
+from harness.cli.command import Subcommands, output_folder
 from harness.results.gate import read_session
 from harness.results.summary import FORMATS, TABLES, summary
 
@@ -31,12 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
     journal, notes = read_session(arguments.journal, arguments.session)
     for note in (*notes, *journal.damaged):
         print(note, file=sys.stderr)
+    if arguments.out is not None:
+        output_folder(arguments.out.parent)
     text = summary(journal, what=arguments.what, form=arguments.format)
     if arguments.out is None:
         print(text, end="")
         return 0
     temporary = arguments.out.with_name(f".{arguments.out.name}.{os.getpid()}.tmp")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(arguments.out)
     print(f"wrote {arguments.out}")
