@@ -81,7 +81,7 @@ def prepare(
     """
     library_folder()
     _require_onnx()
-    source = load_checkpoint(checkpoint)
+    source = load_checkpoint(checkpoint, progress=progress)
     for note in source.notes:
         progress(f"note: {note}")
     plan = Plan(
@@ -283,21 +283,24 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
 
 def _four_bit_weights(work: _Work, model: onnx.ModelProto, text: CalibrationText) -> Mapping[str, Int4Weight]:
     from harness.model.gptq import gptq_weights
+    from harness.model.held import keep_grids
     from harness.model.quantize import four_bit_names, four_bit_weights
 
     plan, scheme = work.plan, SCHEMES[work.plan.precision]
     if plan.weights == "rtn":
-        return four_bit_weights(model, scheme)
-    return gptq_weights(
-        model,
-        four_bit_names(model),
-        text,
-        work.checkpoint.facts,
-        block=scheme.block,
-        context_length=plan.context_length,
-        mask_value=scheme.mask_value,
-        progress=work.progress,
-    )
+        rounded = four_bit_weights(model, scheme)
+    else:
+        rounded = gptq_weights(
+            model,
+            four_bit_names(model),
+            text,
+            work.checkpoint.facts,
+            block=scheme.block,
+            context_length=plan.context_length,
+            mask_value=scheme.mask_value,
+            progress=work.progress,
+        )
+    return keep_grids(work.checkpoint, rounded, block=scheme.block, progress=work.progress)
 
 
 def _compile_all(work: _Work) -> list[Compiled]:
