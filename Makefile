@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 
-.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android clean
+.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -42,6 +42,9 @@ lock:            ## resolves requirements.lock again, after a change of pyprojec
 	@$(PY) -m pip install -q uv
 	@.venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-annotate --all-extras --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+bench-verdicts: setup ## how often verdicts are wrong, by simulation; writes docs/verdict-benchmark.md
+	@$(PY) benchmarks/verdicts.py
 
 runner-asan: setup ## the runner and its unit tests under ASan and UBSan
 	@tools/build-runner.sh host-asan
