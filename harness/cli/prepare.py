@@ -43,6 +43,25 @@ def add_command(commands: Subcommands) -> None:
         help="how four-bit weights are rounded: to nearest, or by GPTQ over the calibration text (default: rtn)",
     )
     parser.add_argument(
+        "--overrides",
+        type=Path,
+        metavar="FILE",
+        help="encodings in QNN/AIMET JSON (0.6.1 or 1.0.0) that go over the calibrated ones, by name or pattern; "
+        'dtype "float" leaves an activation unquantised',
+    )
+    parser.add_argument(
+        "--write-encodings",
+        type=Path,
+        metavar="FILE",
+        help="write every encoding of the artifact to FILE, in a form --overrides reads",
+    )
+    parser.add_argument(
+        "--encodings-layout",
+        choices=["0.6.1", "1.0.0"],
+        default="1.0.0",
+        help="layout of --write-encodings (default: 1.0.0)",
+    )
+    parser.add_argument(
         "--calibration", type=Path, metavar="FILE", help="text to calibrate on (default: self-generated)"
     )
     parser.add_argument(
@@ -59,7 +78,7 @@ def add_command(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from harness.compiler.prepare import prepare
+    from harness.compiler.prepare import export_encodings, prepare
 
     progress = printer("prepare")
     artifact = prepare(
@@ -71,10 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
         prefill=arguments.prefill,
         rmsnorm=arguments.rmsnorm,
         weights=arguments.weights,
+        overrides=arguments.overrides,
         out=arguments.out,
         calibration=arguments.calibration,
         heldout=arguments.heldout,
         progress=progress,
     )
+    if arguments.write_encodings is not None:
+        export_encodings(artifact, arguments.write_encodings, arguments.encodings_layout)
     print(f"{artifact.folder}")
     return 0

@@ -14,7 +14,7 @@ from harness.errors import CompileError
 from harness.record.codec import read_json, write_json
 
 DEFAULT_DEADLINE_S: Final = 1800.0
-_REQUEST, _ANSWER, _LOG = "request.json", "answer.json", "worker.log"
+_REQUEST, _ANSWER, LOG = "request.json", "answer.json", "worker.log"
 
 
 def call_worker(
@@ -25,7 +25,7 @@ def call_worker(
     (folder / _ANSWER).unlink(missing_ok=True)
     write_json(folder / _REQUEST, request)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    with (folder / _LOG).open("wb") as log:
+    with (folder / LOG).open("wb") as log:
         try:
             process = subprocess.run(
                 [sys.executable, "-m", "harness.compiler.worker", _REQUEST, _ANSWER],
@@ -44,14 +44,14 @@ def call_worker(
     if process.returncode != 0 or not (folder / _ANSWER).is_file():
         raise CompileError(
             f"{doing} failed: the compiler process ended with {process.returncode}",
-            found=_last_lines(folder / _LOG),
+            found=_last_lines(folder / LOG),
             next_step="look for an operator or a shape the HTP does not take",
         )
     answer = read_json(folder / _ANSWER, WorkerAnswer)
     if answer.failure is not None:
         raise CompileError(
             f"{doing} failed: {answer.failure.what}",
-            found=f"{answer.failure.detail}\n{_last_lines(folder / _LOG)}",
+            found=f"{answer.failure.detail}\n{_last_lines(folder / LOG)}",
             next_step="look for an operator or a shape the HTP does not take",
         )
     return answer

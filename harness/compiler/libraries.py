@@ -27,15 +27,29 @@ def library_folder() -> Path:
     return Path(found.origin).parent
 
 
-def htp_session(model: str, provider_options: Mapping[str, str], session_options: Mapping[str, str]) -> Any:
-    """An onnxruntime session on the HTP backend alone: nothing may fall back to the CPU."""
+def htp_session(
+    model: str,
+    provider_options: Mapping[str, str],
+    session_options: Mapping[str, str],
+    *,
+    fallback: bool = False,
+    verbose: bool = False,
+) -> Any:
+    """An onnxruntime session on the HTP backend alone, or with the CPU for what the HTP does not take.
+
+    ``verbose``: graphs are left as they are, and the library says of each node why it takes it or not.
+    """
     folder = library_folder()
     onnxruntime.register_execution_provider_library(EP_NAME, str(folder / "libonnxruntime_providers_qnn.so"))
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
     if not devices:
         raise HostError("onnxruntime-qnn offers no device", found="none", next_step="pip install 'snapgate[prepare]'")
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if not fallback:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if verbose:
+        options.log_severity_level = 0
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for key, value in session_options.items():
         options.add_session_config_entry(key, value)
     options.add_provider_for_devices(

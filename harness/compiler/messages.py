@@ -64,6 +64,21 @@ class ExecuteRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRequest:
+    """Ask which nodes of ``model`` the HTP takes. The reasons are in the worker's log."""
+
+    model: str
+    soc_number: int
+    fp16: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedNode:
+    name: str
+    provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     what: str
     detail: str
@@ -75,10 +90,12 @@ class WorkerRequest:
 
     compile: CompileRequest | None = None
     execute: ExecuteRequest | None = None
+    place: PlaceRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAnswer:
     compiled: CompileAnswer | None = None
     executed: bool = False
+    placed: tuple[PlacedNode, ...] | None = None
     failure: Failure | None = None

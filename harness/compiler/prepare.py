@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 from harness import __version__
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, compile_graph
 from harness.compiler.libraries import library_folder
-from harness.compiler.recipe import KV_CHOICES, Plan, check_plan, choose_kv, recorded_weights
+from harness.compiler.recipe import KV_CHOICES, Plan, check_plan, choose_kv, overrides_sha256, recorded_weights
 from harness.compiler.reuse import find_reusable
 from harness.compiler.staging import publish, staging_folder
 from harness.errors import HostError, UserError
 from harness.model.checkpoint import TOKENIZER, Checkpoint, load_checkpoint
 from harness.model.decoder import Decoder
+from harness.model.encodings_file import read_encodings, write_encodings
 from harness.model.perplexity import Corpus, load_corpus, measure_perplexity, read_text
 from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import ENGINE, CpuGraph, reference_file
@@ -39,17 +40,20 @@ from harness.record.artifact import (
 )
 from harness.record.codec import write_json
 from harness.record.comparison import Leg
-from harness.soc import KvPrecision, Precision, Soc
+from harness.soc import KvPrecision, Precision, Soc, check_precision
 
 if TYPE_CHECKING:
     import onnx
 
     from harness.model.calibrate import CalibrationText
-    from harness.model.int4 import Int4Weight
+    from harness.model.overrides import Laid
+    from harness.model.weights import FixedWeight
 
 Progress = Callable[[str], None]
 
 HELDOUT_NAME: Final = "heldout.txt"
+ENCODINGS_NAME: Final = "encodings.json"
+"""In an artifact of a quantised precision: the encoding of every activation and weight, 1.0.0 layout."""
 MAX_GRAPH_RUNS: Final = 2000
 """Bounds the time of one perplexity figure: with a prefill of a few tokens, fewer windows are measured."""
 MIN_WINDOWS: Final = 8
@@ -66,6 +70,7 @@ def prepare(
     prefill: int = 64,
     rmsnorm: str = "operator",
     weights: str = "rtn",
+    overrides: Path | None = None,
     out: Path,
     calibration: Path | None = None,
     heldout: Path | None = None,
@@ -92,11 +97,14 @@ def prepare(
         prefill_tokens=prefill,
         rmsnorm=rmsnorm,
         weights=weights,
+        overrides=overrides,
     )
     check_plan(plan, source.facts)
     corpus = _corpus(source, heldout, context)
     if calibration is not None:
         read_text(calibration)
+    if overrides is not None:
+        read_encodings(overrides)
     if corpus is not None and calibration is not None and sha256_of(calibration) == corpus.sha256:
         raise UserError(
             "the calibration text is the held-out text",
@@ -139,6 +147,15 @@ def prepare(
         publish(folder, out / manifest.name)
     progress(f"artifact {out / manifest.name} is ready")
     return load_artifact(out / manifest.name)
+
+
+def export_encodings(artifact: Artifact, path: Path, layout: str) -> None:
+    """Write the encodings of an artifact to a file of the user's."""
+    if artifact.manifest.recipe.precision is Precision.FP16:
+        raise UserError(
+            "an fp16 artifact has no encodings", found=str(artifact.folder), next_step="leave --write-encodings out"
+        )
+    write_encodings(path, read_encodings(artifact.path(ENCODINGS_NAME)), layout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +264,7 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
     import onnx
 
     from harness.model.calibrate import collect_ranges
+    from harness.model.overrides import Laid, encodings_of, lay_over
     from harness.model.quantize import encoding_table, quantize_graph
     from harness.model.quantized_io import check_quantized_io, to_kv8
     from harness.model.storage import save_models
@@ -264,8 +282,14 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
     scheme = SCHEMES[plan.precision]
     table = encoding_table(ranges, facts.n_layers, scheme)
     work.progress(f"quantising to {plan.precision}: {len(table)} activations calibrated on {text.n_tokens} tokens")
-    int4 = _four_bit_weights(work, floats[plan.prefill_tokens], text)
-    quantized = {n: quantize_graph(model, table, scheme, int4) for n, model in floats.items()}
+    prefill = floats[plan.prefill_tokens]
+    laid = Laid(table=table, weights=_four_bit_weights(work, prefill, text), floats=())
+    if plan.overrides is not None:
+        laid = lay_over(read_encodings(plan.overrides), prefill, table, laid.weights, facts.n_layers)
+        _require_float(plan, laid)
+    quantized = {n: quantize_graph(model, laid.table, scheme, laid.weights, laid.floats) for n, model in floats.items()}
+    encodings = encodings_of(prefill, laid.table, laid.floats, quantized[plan.prefill_tokens])
+    write_encodings(work.folder / ENCODINGS_NAME, encodings)
     candidates = dict.fromkeys(KV_CHOICES[plan.precision], quantized)
     if scheme.activation_bits != 8:
         candidates[KvPrecision.KV8] = {n: to_kv8(model, facts.n_layers) for n, model in quantized.items()}
@@ -281,7 +305,13 @@ def _quantize(work: _Work, text: CalibrationText) -> Mapping[KvPrecision, Path]:
     return folders
 
 
-def _four_bit_weights(work: _Work, model: onnx.ModelProto, text: CalibrationText) -> Mapping[str, Int4Weight]:
+def _require_float(plan: Plan, laid: Laid) -> None:
+    """Tensors left in float are float operators on the HTP."""
+    if laid.floats:
+        check_precision(Precision.W8A16_FP16ATTN, plan.soc)
+
+
+def _four_bit_weights(work: _Work, model: onnx.ModelProto, text: CalibrationText) -> Mapping[str, FixedWeight]:
     from harness.model.gptq import gptq_weights
     from harness.model.held import keep_grids
     from harness.model.quantize import four_bit_names, four_bit_weights
@@ -338,6 +368,7 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
         calibration_tokens=text.n_tokens if text is not None else None,
         calibration_text_sha256=text.sha256 if text is not None else None,
         weights=recorded_weights(plan),
+        overrides_sha256=overrides_sha256(plan),
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from harness.errors import UserError
-from harness.record.artifact import ModelFacts, PerplexityFigure
+from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
 from harness.soc import KvPrecision, Precision, Soc, check_precision
 
 RMSNORMS: Final = ("operator", "basic")
@@ -37,6 +38,8 @@ class Plan:
     prefill_tokens: int
     rmsnorm: str
     weights: str = "rtn"
+    overrides: Path | None = None
+    """An encodings file."""
 
     @property
     def graph_sizes(self) -> tuple[int, ...]:
@@ -65,6 +68,13 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             expected=f"{Precision.W4A16} or {Precision.W4A16_B32}",
             next_step="leave --weights out",
         )
+    if plan.overrides is not None and plan.precision is Precision.FP16:
+        raise UserError(
+            f"overrides do not go with {plan.precision}",
+            found=str(plan.overrides),
+            expected="a quantised precision",
+            next_step="leave --overrides out",
+        )
     if not 2 <= plan.context_length <= facts.max_context:
         raise UserError(
             f"context does not fit {facts.name}",
@@ -88,6 +98,11 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
 def recorded_weights(plan: Plan) -> str | None:
     """``Recipe.weights`` of an artifact made by ``plan``."""
     return None if plan.precision is Precision.FP16 else plan.weights
+
+
+def overrides_sha256(plan: Plan) -> str | None:
+    """``Recipe.overrides_sha256`` of an artifact made by ``plan``."""
+    return None if plan.overrides is None else sha256_of(plan.overrides)
 
 
 def kv8_cost(quality: tuple[PerplexityFigure, ...]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.compiler.recipe import KV_CHOICES, Plan, choose_kv, recorded_weights
+from harness.compiler.recipe import KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights
 from harness.errors import UserError
 from harness.model.checkpoint import Checkpoint
 from harness.model.perplexity import Corpus
@@ -57,6 +57,7 @@ def _same(
         and (recipe.precision, recipe.context_length, recipe.prefill_tokens, recipe.rmsnorm, recipe.mask_value)
         == (plan.precision, plan.context_length, plan.prefill_tokens, plan.rmsnorm, mask_value(plan.precision))
         and recipe.weights == recorded_weights(plan)
+        and recipe.overrides_sha256 == overrides_sha256(plan)
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
         and recipe.kv == choose_kv(plan, manifest.quality)[0]
     )

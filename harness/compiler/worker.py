@@ -13,6 +13,8 @@ from harness.compiler.messages import (
     CompileRequest,
     ExecuteRequest,
     Failure,
+    PlacedNode,
+    PlaceRequest,
     WorkerAnswer,
     WorkerRequest,
 )
@@ -66,12 +68,28 @@ def _execute(request: ExecuteRequest) -> None:
     np.savez(request.outputs, **results)
 
 
+def _place(request: PlaceRequest) -> tuple[PlacedNode, ...]:
+    options = {"soc_model": str(request.soc_number)}
+    if request.fp16:
+        options["enable_htp_fp16_precision"] = "1"
+    session = htp_session(
+        request.model, options, {"session.record_ep_graph_assignment_info": "1"}, fallback=True, verbose=True
+    )
+    return tuple(
+        PlacedNode(name=node.name, provider=piece.ep_name)
+        for piece in session.get_provider_graph_assignment_info()
+        for node in piece.get_nodes()
+    )
+
+
 def answer(request: WorkerRequest) -> WorkerAnswer:
     if request.compile is not None:
         return WorkerAnswer(compiled=_compile(request.compile))
     if request.execute is not None:
         _execute(request.execute)
         return WorkerAnswer(executed=True)
+    if request.place is not None:
+        return WorkerAnswer(placed=_place(request.place))
     return WorkerAnswer(failure=Failure(what="an empty request", detail=""))
 
 

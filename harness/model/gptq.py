@@ -17,8 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 from harness.errors import ModelError
 from harness.model.calibrate import CalibrationText
 from harness.model.decoder import Decoder
-from harness.model.int4 import HIGHEST, LOWEST, Int4Weight, choose_scales
 from harness.model.reference import CpuGraph
+from harness.model.weights import HIGHEST, LOWEST, FixedWeight, choose_scales
 from harness.record.artifact import GraphSpec, ModelFacts
 
 DAMPING: Final = 0.01
@@ -27,7 +27,7 @@ _PANEL: Final = 128
 """Inputs whose corrections are applied to the rest of the weight in one product."""
 
 
-def gptq_round(weight: NDArray[np.float32], moment: NDArray[np.float64], block: int | None) -> Int4Weight:
+def gptq_round(weight: NDArray[np.float32], moment: NDArray[np.float64], block: int | None) -> FixedWeight:
     """``weight`` (inputs, outputs) rounded so that its product with the calibration inputs changes least.
 
     ``moment``: (inputs, inputs), the sum of x xᵀ over the inputs x. The inputs that vary most go first, while most
@@ -51,7 +51,7 @@ def gptq_round(weight: NDArray[np.float32], moment: NDArray[np.float64], block: 
         rest[end:] -= factor[start:end, end:].T @ errors
     steps = np.empty_like(rounded)
     steps[order] = rounded
-    return Int4Weight(steps=steps, scales=scales)
+    return FixedWeight(steps=steps, scales=scales)
 
 
 def _inverse_factor(moment: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -81,7 +81,7 @@ def gptq_weights(
     context_length: int,
     mask_value: float,
     progress: Callable[[str], None] = lambda _: None,
-) -> dict[str, Int4Weight]:
+) -> dict[str, FixedWeight]:
     """Every weight of ``names`` (right operands of MatMuls of ``model``, float32) by GPTQ over ``text``."""
     readers = {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
     sources = {name: readers[name] for name in names}

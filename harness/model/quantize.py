@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +25,6 @@ from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 
 from harness.errors import ModelError
 from harness.model.calibrate import Range
-from harness.model.int4 import Int4Weight, insert_weight, round_to_nearest
 from harness.model.interface import (
     COS,
     LOGITS,
@@ -36,8 +35,9 @@ from harness.model.interface import (
     past_value_in,
     past_value_out,
 )
-from harness.model.quantized_io import dequantize_input, make_io_quantized
+from harness.model.quantized_io import dequantize_input, make_io_quantized, release
 from harness.model.recipes import Scheme
+from harness.model.weights import FixedWeight, insert_weight, round_to_nearest
 
 _ACTIVATIONS: Final = {8: (QuantType.QUInt8, np.uint8), 16: (QuantType.QUInt16, np.uint16)}
 
@@ -76,21 +76,15 @@ def encoding_table(ranges: Mapping[str, Range], n_layers: int, scheme: Scheme) -
     symmetric: set[str] = set()
     table[MASK] = Range(low=scheme.mask_value, high=0.0)
     table[COS] = table[SIN] = Range(low=-1.0, high=1.0)
+    for names in tied_names(n_layers):
+        union = table[names[0]]
+        for name in names[1:]:
+            union = union.union(table[name])
+        table.update(dict.fromkeys(names, union))
+        if bits == 8:
+            symmetric.update(names)
     for layer in range(n_layers):
         at = f"layer{layer}"
-        # The tools give the output of Reshape, Transpose and Slice the encoding of their input, whatever the
-        # overrides say: a tie must begin where the numbers are made.
-        tied = (
-            (past_key_in(layer), f"{at}_key_rotated", past_key_out(layer), f"{at}_all_keys"),
-            (past_value_in(layer), f"{at}_value_flat", past_value_out(layer), f"{at}_all_values"),
-        )
-        for names in tied:
-            union = table[names[0]]
-            for name in names[1:]:
-                union = union.union(table[name])
-            table.update(dict.fromkeys(names, union))
-            if bits == 8:
-                symmetric.update(names)
         scores = table[f"{at}_scores"]
         table[f"{at}_masked_scores"] = Range(low=scores.low - scheme.score_headroom, high=scores.high)
         table[f"{at}_attention"] = Range(low=0.0, high=1.0)
@@ -100,7 +94,23 @@ def encoding_table(ranges: Mapping[str, Range], n_layers: int, scheme: Scheme) -
     }
 
 
-def four_bit_weights(model: onnx.ModelProto, scheme: Scheme) -> dict[str, Int4Weight]:
+def tied_names(n_layers: int) -> list[tuple[str, ...]]:
+    """Tensors that must have one encoding: a key or value from where it is made to where it is read back.
+
+    The tools give the output of Reshape, Transpose and Slice the encoding of their input, whatever the overrides say:
+    a tie must begin where the numbers are made.
+    """
+    return [
+        names
+        for layer in range(n_layers)
+        for names in (
+            (past_key_in(layer), f"layer{layer}_key_rotated", past_key_out(layer), f"layer{layer}_all_keys"),
+            (past_value_in(layer), f"layer{layer}_value_flat", past_value_out(layer), f"layer{layer}_all_values"),
+        )
+    ]
+
+
+def four_bit_weights(model: onnx.ModelProto, scheme: Scheme) -> dict[str, FixedWeight]:
     """Every weight that ``scheme`` wants in four bits, rounded to nearest. Empty where it wants none."""
     if scheme.weight_bits != 4:
         return {}
@@ -114,6 +124,11 @@ def four_bit_weights(model: onnx.ModelProto, scheme: Scheme) -> dict[str, Int4We
 def four_bit_names(model: onnx.ModelProto) -> list[str]:
     """The weight of every MatMul, in the graph's order, but the output head's: it keeps eight bits."""
     return [weight for weight, node in _weights(model).items() if node.output[0] != LOGITS]
+
+
+def weight_names(model: onnx.ModelProto) -> list[str]:
+    """Every weight of a MatMul, in the graph's order."""
+    return list(_weights(model))
 
 
 def _weights(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
@@ -143,15 +158,17 @@ def quantize_graph(
     model: onnx.ModelProto,
     table: Mapping[str, Encoding],
     scheme: Scheme,
-    int4: Mapping[str, Int4Weight] = MappingProxyType({}),
+    weights: Mapping[str, FixedWeight] = MappingProxyType({}),
+    floats: Collection[str] = (),
 ) -> onnx.ModelProto:
     """The QDQ graph of a float32 graph: integer activations and graph I/O.
 
-    Weights named in ``int4`` are taken from there, all others become int8, symmetric, per output channel.
+    Weights named in ``weights`` are taken from there, all others become int8, symmetric, per output channel.
+    Activations named in ``floats`` are not quantised.
     """
     copy = onnx.ModelProto()  # the tools move the weights out of the model they are given
     copy.CopyFrom(model)
-    for name, weight in int4.items():
+    for name, weight in weights.items():
         insert_weight(copy, name, weight)
     overrides: dict[str, list[dict[str, Any]]] = {
         name: [{"quant_type": QuantType.QInt8, "axis": 1, "symmetric": True}] for name in sorted(_weights(copy))
@@ -171,6 +188,7 @@ def quantize_graph(
             config.nodes_to_exclude = [*(config.nodes_to_exclude or []), *attention_nodes(model)]
         quantize(copy, path, config)
         quantized = onnx.load(path)
+    release(quantized, floats)
     if scheme.float_attention:
         dequantize_input(quantized, MASK, table[MASK].scale, table[MASK].zero_point)
     make_io_quantized(quantized)

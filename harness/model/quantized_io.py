@@ -5,6 +5,7 @@ The quantisation tools leave float inputs and outputs, which would be converted 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -77,6 +78,20 @@ def make_io_quantized(model: onnx.ModelProto) -> None:
         _rename_reads(graph, quantize.output[0], value.name)
         quantize.output[0] = value.name
     graph.ClearField("value_info")
+
+
+def release(model: onnx.ModelProto, names: Collection[str]) -> None:
+    """Take the Q and DQ nodes away between the maker of each tensor and its readers. Changes ``model``."""
+    graph = model.graph
+    for name in names:
+        for quantize in [node for node in graph.node if node.op_type == _QUANTIZE and node.input[0] == name]:
+            readers = [node for node in graph.node if quantize.output[0] in node.input]
+            for dequantize in readers:
+                if dequantize.op_type != _DEQUANTIZE:
+                    raise _unexpected(name, f"read by {dequantize.op_type} without {_DEQUANTIZE}", _DEQUANTIZE)
+                _rename_reads(graph, dequantize.output[0], name)
+                graph.node.remove(dequantize)
+            graph.node.remove(quantize)
 
 
 def dequantize_input(model: onnx.ModelProto, name: str, scale: float, zero_point: int) -> None:

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ArtifactError
-from harness.record.codec import read_json, to_json
+from harness.record.codec import read_json, read_raw, to_json
 from harness.record.vocabulary import DTYPE_BYTES, DType
-from harness.soc import KvPrecision, Precision
+from harness.soc import BY_PART, KvPrecision, Precision
 
 MANIFEST_NAME: Final = "manifest.json"
 ARTIFACT_SCHEMA: Final = "snapgate.artifact/1"
+_ALWAYS_THERE: Final = ("rope.bin", "tokenizer.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,8 @@ class Recipe:
     calibration_text_sha256: str | None
     weights: str | None = None
     """How weights were rounded: ``rtn`` (to nearest) or, for four bits, ``gptq``; None: they are floats."""
+    overrides_sha256: str | None = None
+    """Of the user's encodings file; None: there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +201,12 @@ class Artifact:
         """A file of the artifact. A path that leaves the folder is refused."""
         path = (self.folder / relative).resolve()
         if not path.is_relative_to(self.folder.resolve()):
-            raise ArtifactError(f"{self.folder} names a file outside itself", found=relative)
+            raise ArtifactError(
+                f"{self.folder} names a file outside itself",
+                found=relative,
+                expected="files below the artifact folder",
+                next_step="prepare the artifact again",
+            )
         return path
 
 
@@ -211,11 +219,18 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
             found=f"no {MANIFEST_NAME}",
             next_step="make one with: snapgate prepare CHECKPOINT --soc gen3",
         )
+    schema = read_raw(manifest_path).get("schema")
+    if schema != ARTIFACT_SCHEMA:
+        raise ArtifactError(
+            f"{manifest_path} has another schema",
+            found=repr(schema),
+            expected=ARTIFACT_SCHEMA,
+            next_step="prepare the artifact again, with this version of SnapGate",
+        )
     manifest = read_json(manifest_path, ArtifactManifest)
-    if manifest.schema != ARTIFACT_SCHEMA:
-        raise ArtifactError(f"{manifest_path} has another schema", found=manifest.schema, expected=ARTIFACT_SCHEMA)
     artifact = Artifact(folder=folder, manifest=manifest)
     if verify:
+        _check_manifest(manifest, manifest_path)
         for relative, expected in manifest.files_sha256.items():
             path = artifact.path(relative)
             found = sha256_of(path) if path.is_file() else "no such file"
@@ -224,3 +239,35 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
                     f"{path} is damaged", found=found, expected=expected, next_step="prepare the artifact again"
                 )
     return artifact
+
+
+def _check_manifest(manifest: ArtifactManifest, path: Path) -> None:
+    """That a manifest agrees with itself and with the SoC table: an edited one is refused before it costs a run."""
+
+    def refuse(what: str, found: object, expected: object) -> ArtifactError:
+        return ArtifactError(
+            f"{path}: {what}", found=str(found), expected=str(expected), next_step="prepare the artifact again"
+        )
+
+    soc, recipe = BY_PART.get(manifest.target.part), manifest.recipe
+    if soc is None or soc.htp_arch != manifest.target.htp_arch:
+        raise refuse(
+            "target is no known SoC with its HTP arch",
+            f"{manifest.target.part}, HTP v{manifest.target.htp_arch}",
+            "one of " + ", ".join(BY_PART) if soc is None else f"{soc.part}, HTP v{soc.htp_arch}",
+        )
+    if not 1 <= recipe.prefill_tokens < recipe.context_length <= manifest.model.max_context:
+        raise refuse(
+            "prefill, context and the model's longest context contradict each other",
+            f"{recipe.prefill_tokens}, {recipe.context_length}, {manifest.model.max_context}",
+            "1 <= prefill < context <= longest",
+        )
+    hashed = manifest.files_sha256
+    for context in manifest.contexts:
+        if hashed.get(context.file) != context.sha256:
+            raise refuse(f"{context.file} has two hashes", f"{context.sha256} as a context", hashed.get(context.file))
+    for name in _ALWAYS_THERE:
+        if name not in hashed:
+            raise refuse(f"{name} has no hash", f"{len(hashed)} other files", "a sha256 for every file")
+    for n_tokens in {1, recipe.prefill_tokens}:
+        manifest.graph(n_tokens)

@@ -12,14 +12,14 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.model.gptq import gptq_round
-from harness.model.int4 import Int4Weight, choose_scales, insert_weight, round_to_nearest
+from harness.model.weights import FixedWeight, choose_scales, insert_weight, round_to_nearest
 
 
 def a_weight(n_inputs: int = 64, n_outputs: int = 5) -> np.ndarray:
     return np.random.default_rng(5).standard_normal((n_inputs, n_outputs)).astype(np.float32)
 
 
-def product(weight: Int4Weight, x: np.ndarray) -> np.ndarray:
+def product(weight: FixedWeight, x: np.ndarray) -> np.ndarray:
     """What onnxruntime computes from x and a weight carried as INT4."""
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
@@ -75,7 +75,7 @@ def test_gptq_changes_the_product_with_the_calibration_inputs_less_than_rounding
     x = random.standard_normal((400, len(weight))) @ mixing
     moment = x.T @ x
 
-    def error(rounded: Int4Weight) -> float:
+    def error(rounded: FixedWeight) -> float:
         return float(np.linalg.norm(x @ (rounded.real() - weight)))
 
     nearest, gptq = round_to_nearest(weight, block), gptq_round(weight, moment, block)

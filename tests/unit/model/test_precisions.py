@@ -19,6 +19,7 @@ pytest.importorskip("safetensors", reason="needs the prepare extra")
 
 import onnx
 
+from harness.model.gptq import gptq_weights
 from harness.model.graph import build_graph
 from harness.model.io_specs import io_specs
 from harness.model.quantize import encoding_table, four_bit_names, four_bit_weights, quantize_graph
@@ -37,6 +38,7 @@ class Float:
     model: Any
     corpus: Corpus
     ranges: dict[str, Range]
+    text: CalibrationText
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def floats(tiny_llama: Checkpoint) -> Float:
     model = build_graph(tiny_llama, n_tokens=CHUNK, context_length=CONTEXT)
     text = CalibrationText(method="", sequences=corpus.windows[-16:], sha256="")
     ranges = collect_ranges(model, text, tiny_llama.facts, context_length=CONTEXT, mask_value=-50.0)
-    return Float(checkpoint=tiny_llama, model=model, corpus=corpus, ranges=ranges)
+    return Float(checkpoint=tiny_llama, model=model, corpus=corpus, ranges=ranges, text=text)
 
 
 def quantized(floats: Float, precision: Precision) -> Any:
@@ -77,6 +79,24 @@ def test_a_precision_costs_no_more_perplexity_than_its_limit(
     check_quantized_io(*io_specs(model), 4)
     found = perplexity(floats, model, SCHEMES[Precision(precision)].mask_value)
     assert -0.2 < 100 * (found / FP32 - 1) < at_most_percent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["w4a16", "w4a16-b32"])
+def test_gptq_costs_less_perplexity_than_rounding_to_nearest(floats: Float, precision: str) -> None:
+    scheme = SCHEMES[Precision(precision)]
+    gptq = gptq_weights(
+        floats.model,
+        four_bit_names(floats.model),
+        floats.text,
+        floats.checkpoint.facts,
+        block=scheme.block,
+        context_length=CONTEXT,
+        mask_value=-100.0,
+    )
+    table = encoding_table(floats.ranges, 4, scheme)
+    found = perplexity(floats, quantize_graph(floats.model, table, scheme, gptq), -100.0)
+    assert found < perplexity(floats, quantized(floats, Precision(precision)), -100.0)
 
 
 def test_only_the_attention_of_fp16attn_computes_in_float(floats: Float) -> None:

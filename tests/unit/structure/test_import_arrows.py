@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "pool": {"errors", "soc", "record", "device"},
     "virtual": {"errors", "soc"},
     "compiler": {"errors", "soc", "record", "model"},
+    "lint": {"errors", "soc", "record", "model", "compiler"},
     "run": {"errors", "soc", "record", "journal", "device"},
     "results": {"errors", "soc", "record", "journal", "measure", "spec"},
     "reports": {"errors", "soc", "record", "journal", "measure", "spec", "results"},
@@ -32,7 +33,7 @@ ONLY_IN: dict[str, set[str]] = {
     "adbutils": {"device", "pool"},
     "onnxruntime_qnn": {"compiler"},
     "onnxruntime": {"model", "compiler"},
-    "onnx": {"model", "compiler"},
+    "onnx": {"model", "compiler", "lint"},
 }
 
 

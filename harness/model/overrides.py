@@ -1,0 +1,150 @@
+"""A user's encodings laid over the calibrated ones: by tensor name or by pattern, before anything is quantised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from harness.errors import UserError
+from harness.model.encodings_file import EncodingsFile, TensorEncoding
+from harness.model.quantize import Encoding, tied_names, weight_names
+from harness.model.weights import FixedWeight, round_to_nearest, round_to_scales
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    table: Mapping[str, Encoding]
+    weights: Mapping[str, FixedWeight]
+    floats: tuple[str, ...]
+    """Activations that are not quantised."""
+
+
+def lay_over(
+    file: EncodingsFile,
+    model: onnx.ModelProto,
+    table: Mapping[str, Encoding],
+    weights: Mapping[str, FixedWeight],
+    n_layers: int,
+) -> Laid:
+    """The encodings of ``file`` where it has them, those of ``table`` and ``weights`` elsewhere.
+
+    A later entry of the file goes over an earlier one. Keys and values have one encoding: what is said of one tensor
+    of a cache is true of the others. Raises UserError for a name or pattern that fits no tensor, and for what the
+    graph cannot hold.
+    """
+    edges = {value.name for value in (*model.graph.input, *model.graph.output)}
+    ties = {name: group for group in tied_names(n_layers) for name in group}
+    activations, floats = dict(table), set[str]()
+    for entry in file.activations:
+        for name in _fitting(entry.name, list(table), "activation"):
+            if entry.is_float:
+                if name in edges or name in ties:
+                    raise UserError(
+                        f"{name} cannot be left in float",
+                        found="a graph input or output, or part of the KV cache",
+                        expected="an activation inside the graph",
+                        next_step="take it out of the overrides",
+                    )
+                floats.add(name)
+                continue
+            floats.discard(name)
+            wanted = _encoding(entry, table[name].bits)
+            activations.update(dict.fromkeys(ties.get(name, (name,)), wanted))
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    rounded = dict(weights)
+    for entry in file.parameters:
+        for name in _fitting(entry.name, weight_names(model), "weight"):
+            rounded[name] = _weight(entry, numpy_helper.to_array(constants[name]).astype(np.float32), name)
+    return Laid(table=activations, weights=rounded, floats=tuple(sorted(floats)))
+
+
+def _fitting(pattern: str, names: Sequence[str], kind: str) -> list[str]:
+    found = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        raise UserError(
+            f"the overrides name an {kind} that is not there" if kind == "activation" else f"no {kind} of that name",
+            found=pattern,
+            expected=f"a name or a pattern that fits, as in {', '.join(list(names)[:3])}",
+            next_step="write the names with --write-encodings FILE and compare",
+        )
+    return found
+
+
+def _encoding(entry: TensorEncoding, bits: int) -> Encoding:
+    if entry.bits != bits or len(entry.scales) != 1:
+        raise UserError(
+            f"the override of {entry.name} does not fit this precision",
+            found=f"{entry.bits} bits, {len(entry.scales)} scales",
+            expected=f"{bits} bits, one scale",
+            next_step="give min and max (or scale and offset) at that width, or choose another --precision",
+        )
+    if not 0 <= entry.zero_points[0] < 2**bits:
+        raise UserError(
+            f"the override of {entry.name} has an offset out of range",
+            found=str(-entry.zero_points[0]),
+            expected=f"{1 - 2**bits} to 0",
+        )
+    return Encoding(scale=float(np.float32(entry.scales[0])), zero_point=entry.zero_points[0], bits=bits)
+
+
+def _weight(entry: TensorEncoding, weight: NDArray[np.float32], name: str) -> FixedWeight:
+    n_inputs, n_outputs = weight.shape
+    if entry.is_float or entry.bits not in (4, 8):
+        raise UserError(
+            f"the override of {name} asks for a weight that is not built",
+            found="float" if entry.is_float else f"{entry.bits} bits",
+            expected="4 or 8 bits",
+        )
+    middle = 2 ** (entry.bits - 1)
+    if any(zero != middle for zero in entry.zero_points):
+        raise UserError(
+            f"the override of {name} is not symmetric",
+            found=f"offset {-next(zero for zero in entry.zero_points if zero != middle)}",
+            expected=f"{-middle}: the HTP ignores any other without an error",
+        )
+    if not entry.scales:
+        return round_to_nearest(weight, entry.block, entry.bits)
+    n_blocks = 1 if entry.block is None else n_inputs // entry.block
+    scales = np.array(entry.scales, dtype=np.float32)
+    if len(scales) == 1:
+        scales = np.repeat(scales, n_blocks * n_outputs)
+    if len(scales) != n_blocks * n_outputs:
+        raise UserError(
+            f"the override of {name} has another number of scales",
+            found=str(len(scales)),
+            expected=f"1 or {n_blocks * n_outputs}, one an output channel and block",
+        )
+    return round_to_scales(weight, scales.reshape(n_blocks, n_outputs), entry.bits)
+
+
+def encodings_of(
+    model: onnx.ModelProto, table: Mapping[str, Encoding], floats: Sequence[str], quantized: onnx.ModelProto
+) -> EncodingsFile:
+    """Everything a file can say of a finished graph: ``lay_over`` with it gives the same graph again."""
+    constants = {tensor.name: tensor for tensor in quantized.graph.initializer}
+    activations = tuple(
+        TensorEncoding(name=name, bits=16, is_float=True)
+        if name in floats
+        else TensorEncoding(name=name, bits=e.bits, scales=(e.scale,), zero_points=(e.zero_point,))
+        for name, e in table.items()
+    )
+    parameters = []
+    for name in weight_names(model):
+        steps, scales = constants[f"{name}_quantized"], numpy_helper.to_array(constants[f"{name}_scale"])
+        bits = 4 if steps.data_type == onnx.TensorProto.INT4 else 8
+        parameters.append(
+            TensorEncoding(
+                name=name,
+                bits=bits,
+                scales=tuple(map(float, scales.ravel())),
+                zero_points=(2 ** (bits - 1),) * scales.size,
+                block=steps.dims[0] // len(scales) if scales.ndim == 2 else None,
+            )
+        )
+    return EncodingsFile(activations=activations, parameters=tuple(parameters))
