@@ -70,6 +70,8 @@ def harmless(text: str) -> str:
     What is taken out is shown by its code point (``<U+202E>``), so that an attempt to deceive is seen, not hidden.
     Markup is not touched here: autoescape (HTML), ``script_json`` and ``markdown_text`` see to that.
     """
+    if text.isascii() and text.isprintable():
+        return text
     shown = []
     for character in text:
         if character in "\n\r\t":

@@ -1,11 +1,11 @@
-"""``snapgate report``: renders a journal again, or a page over many: a comparison, a history."""
+"""``snapgate report``: renders a journal again, or a page over many: a comparison, a history, a site."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from harness.cli.command import Subcommands, add_redaction, redacted
+from harness.cli.command import Subcommands, add_redaction, printer, redacted
 from harness.cli.store import add_database, existing, need_history
 from harness.errors import UserError
 from harness.plugin.conclusion import manifests_of, write_all
@@ -15,7 +15,9 @@ from harness.results.gate import judge_journal, read_limits, read_session
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("report", help="render the report of a journal again, compare two, or show a history")
+    parser = commands.add_parser(
+        "report", help="render the report of a journal again, compare two, show a history, or make a site"
+    )
     parser.add_argument("--journal", type=Path, default=Path("out/journal"), metavar="DIR")
     parser.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
     parser.add_argument("--artifacts", type=Path, default=Path("artifacts"), metavar="DIR")
@@ -29,6 +31,7 @@ def add_command(commands: Subcommands) -> None:
     )
     parser.add_argument("--serials", nargs=2, metavar="SERIAL", help="with --compare: a phone of each side")
     parser.add_argument("--history", action="store_true", help="trends over the sessions of --db: OUT/history.html")
+    parser.add_argument("--site", type=Path, metavar="DIR", help="static index of all runs of --db")
     add_database(parser)
     parser.add_argument("--metric", action="append", default=[], metavar="NAME", help="history of this metric only")
     parser.add_argument("--known", type=Path, metavar="FILE", help="TOML file of known changes, for the history")
@@ -39,6 +42,8 @@ def add_command(commands: Subcommands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.compare is not None:
         return _compare(arguments)
+    if arguments.site is not None:
+        return _site(arguments)
     if arguments.history:
         return _history(arguments)
     journal, notes = read_session(arguments.journal, arguments.session)
@@ -95,6 +100,18 @@ def _history(arguments: argparse.Namespace) -> int:
                 + "".join(f" (known: {note})" for note in change.known)
             )
     print(f"wrote {write_history(arguments.out / 'history.html', series)}")
+    return 0
+
+
+def _site(arguments: argparse.Namespace) -> int:
+    need_history()
+    from harness.results.store import open_store
+    from reports.site import build_site
+
+    _not_redacted(arguments, "--site")
+    with open_store(existing(arguments.db)) as engine:
+        built = build_site(engine, arguments.site, progress=printer("site"))
+    print(f"wrote {arguments.site / 'index.html'}: {built.n_runs} runs on {built.n_pages} pages")
     return 0
 
 

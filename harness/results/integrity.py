@@ -159,10 +159,13 @@ def journal_files(journal_dir: Path, journal: Journal) -> tuple[Path, ...]:
     """The files of the journal's sessions."""
     if journal_dir.is_file():
         return (journal_dir,)
+    every = sorted(journal_dir.glob("*.jsonl"))
     sessions = session_ids(journal)
-    patterns = [f"{session}*.jsonl" for session in sessions] or ["*.jsonl"]
-    found = sorted({path for pattern in patterns for path in journal_dir.glob(pattern)})
-    return tuple(found or sorted(journal_dir.glob("*.jsonl")))
+    return tuple(path for path in every if _is_of(path, sessions)) or tuple(every)
+
+
+def _is_of(path: Path, sessions: Iterable[str]) -> bool:
+    return any(path.stem == session or path.stem.startswith(f"{session}-") for session in sessions)
 
 
 def used_artifacts(journal: Journal) -> tuple[UsedArtifact, ...]:
@@ -211,7 +214,8 @@ def file_differences(results: Path, manifest: RunManifest) -> list[Difference]:
             if text is not None:
                 found.append(Difference(where=f"{kind} {name}", what=text))
     for parent in sorted({(root / name).parent for name in manifest.journal}):
-        here = {path.relative_to(root).as_posix() for s in manifest.sessions for path in parent.glob(f"{s}*.jsonl")}
+        every = [path for path in parent.glob("*.jsonl") if _is_of(path, manifest.sessions)]
+        here = {path.relative_to(root).as_posix() for path in every}
         found += [
             Difference(where=f"record {name}", what="not in the manifest: it was added later")
             for name in sorted(here - set(manifest.journal))
