@@ -82,11 +82,26 @@ def write_json(path: Path, value: object) -> None:
     temporary.replace(path)
 
 
-def read_json(path: Path, kind: type[T]) -> T:
+def read_raw(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, for looking at its schema before its fields."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as exc:
-        raise UserError(f"{path} does not exist", next_step="check the path") from exc
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as exc:
-        raise UserError(f"{path} cannot be read as JSON", found=str(exc)) from exc
-    return from_json(data, kind, name=str(path))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as exc:
+        raise UserError(
+            f"{path} does not exist" if isinstance(exc, FileNotFoundError) else f"{path} cannot be read as JSON",
+            found=(exc.strerror or str(exc)) if isinstance(exc, OSError) else str(exc),
+            expected="a whole JSON file, as SnapGate wrote it",
+            next_step="check the path, or have the file written again",
+        ) from exc
+    if not isinstance(data, dict):
+        raise UserError(
+            f"{path} is not a JSON object",
+            found=f"JSON {type(data).__name__}",
+            expected="an object",
+            next_step="check the path, or have the file written again",
+        )
+    return data
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    return from_json(read_raw(path), kind, name=str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -30,25 +31,30 @@ TENSOR = TensorSpec(name="logits", dtype=DType.UFIXED16, shape=(1, 64, 1024), sc
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "ar64.bin").write_bytes(b"context")
-    digest = sha256_of(tmp_path / "ar64.bin")
-    graph = GraphSpec(name="ar64", n_tokens=64, inputs=(), outputs=(TENSOR,), epcontext_nodes=1, cpu_nodes=0)
+    (tmp_path / "rope.bin").write_bytes(b"rope")
+    (tmp_path / "tokenizer.json").write_bytes(b"{}")
+    hashes = {path.name: sha256_of(path) for path in tmp_path.iterdir()}
+    graphs = tuple(
+        GraphSpec(name=f"ar{n}", n_tokens=n, inputs=(), outputs=(TENSOR,), epcontext_nodes=1, cpu_nodes=0)
+        for n in (64, 1)
+    )
     manifest = ArtifactManifest(
         schema=ARTIFACT_SCHEMA,
         model=ModelFacts(
             name="tiny", architecture="LlamaForCausalLM", n_layers=1, hidden_size=8, intermediate_size=16, n_heads=2,
-            n_kv_heads=1, head_dim=4, vocab_size=32, max_context=64, rope_theta=1e4, rms_norm_eps=1e-5,
+            n_kv_heads=1, head_dim=4, vocab_size=32, max_context=128, rope_theta=1e4, rms_norm_eps=1e-5,
             tied_embeddings=True, bos_id=1, eos_ids=(2,), n_parameters=100,
         ),
         recipe=Recipe(
-            precision=Precision.W8A16, kv=KvPrecision.KV8, context_length=64, prefill_tokens=64, rmsnorm="operator",
+            precision=Precision.W8A16, kv=KvPrecision.KV8, context_length=128, prefill_tokens=64, rmsnorm="operator",
             mask_value=-50.0, calibration_method=None, calibration_samples=None, calibration_tokens=None,
             calibration_text_sha256=None,
         ),
         target=Target(part="SM8650", soc_number=57, htp_arch=75, vtcm_mb=8, optimization_level=3),
-        contexts=(ContextFile(file="ar64.bin", sha256=digest, n_bytes=7, graphs=(graph,)),),
+        contexts=(ContextFile(file="ar64.bin", sha256=hashes["ar64.bin"], n_bytes=7, graphs=graphs),),
         tools={},
         checkpoint_sha256={},
-        files_sha256={"ar64.bin": digest},
+        files_sha256=hashes,
         quality=(),
     )  # fmt: skip
     write_json(tmp_path / "manifest.json", manifest)
@@ -106,5 +112,39 @@ def test_a_path_that_leaves_the_folder_is_refused(folder, path):
 
 
 def test_a_graph_that_is_not_there_is_named_with_those_that_are(folder):
-    with pytest.raises(ArtifactError, match=r"no AR-1 graph.*\[64\]"):
-        load_artifact(folder).manifest.graph(1)
+    with pytest.raises(ArtifactError, match=r"no AR-32 graph.*\[1, 64\]"):
+        load_artifact(folder).manifest.graph(32)
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda m: m["target"].update(htp_arch=79), r"found: SM8650, HTP v79; expected: SM8650, HTP v75"),
+        (lambda m: m["target"].update(part="SM8750"), r"found: SM8750, HTP v75; expected: SM8750, HTP v79"),
+        (lambda m: m["target"].update(part="SM1"), r"no known SoC.*found: SM1, HTP v75"),
+        (lambda m: m["recipe"].update(context_length=256), r"contradict each other; found: 64, 256, 128"),
+        (lambda m: m["recipe"].update(prefill_tokens=0), r"contradict each other; found: 0, 128, 128"),
+        (lambda m: m["recipe"].update(prefill_tokens=32), r"no AR-32 graph"),
+        (lambda m: m.update(contexts=[]), r"no AR-(1|64) graph; found: \[\]"),
+        (lambda m: m["contexts"][0].update(sha256="0" * 64), r"ar64\.bin does not go by one hash; found: 0000"),
+        (lambda m: m["contexts"][0].update(file="../other.bin"), r"\.\./other\.bin does not go by one hash"),
+        (lambda m: m["files_sha256"].pop("ar64.bin"), r"ar64\.bin does not go by one hash.*not listed"),
+        (lambda m: m["files_sha256"].pop("rope.bin"), r"rope\.bin has no hash"),
+        (lambda m: m["files_sha256"].pop("tokenizer.json"), r"tokenizer\.json has no hash"),
+        (lambda m: m["files_sha256"].update({"../x": "0"}), r"names a file outside itself; found: \.\./x"),
+        (lambda m: m.update(schema="snapgate.artifact/2", later=1), r"another schema; found: 'snapgate\.artifact/2'"),
+    ],
+)
+def test_an_edited_manifest_is_refused_by_name(folder, edit, words):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    edit(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match=f"{words}.*next step: prepare the artifact again"):
+        load_artifact(folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "{", "[" * 100_000])
+def test_a_manifest_that_is_no_json_object_is_refused_with_the_next_step(folder, text):
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=r"manifest\.json .*found: .*expected: .*next step: "):
+        load_artifact(folder)
