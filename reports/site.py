@@ -339,7 +339,7 @@ def _series_rows(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
         if known is None:
             found[key] = [at, value, status, session, value, value, 1]
             continue
-        if at >= known[0]:
+        if (at, session) >= (known[0], known[3]):
             known[:4] = at, value, status, session
         known[4] = min(known[4], value)
         known[5] = max(known[5], value)

@@ -21,7 +21,9 @@ from harness.journal import JournalWriter, read_journal
 from harness.results import schema_versions
 from harness.results.derive import derive
 from harness.results.gate import read_limits
+from harness.results.history import read_series
 from harness.results.store import clear, group_files, import_journals, open_store
+from reports.site import build_site
 
 pytestmark = pytest.mark.lane("history")
 
@@ -237,3 +239,14 @@ def test_the_command_says_what_it_did(journals, tmp_path, capsys, performance_li
     assert "0 sessions added, 0 replaced, 2 unchanged" in capsys.readouterr().out
     assert main([*command, "--rebuild"]) == 0
     assert "2 sessions added" in capsys.readouterr().out
+
+
+def test_history_and_site_can_be_made_of_either_database(url, journals, limits, tmp_path):
+    with open_store(url) as engine:
+        import_journals(engine, [journals / "perf_pass", journals / "perf_fail"], limits)
+        (series,) = read_series(engine, metrics=["decode_tps"])
+        assert [point.value for point in series.points] == pytest.approx([1000 / 30, 50.0])
+        assert build_site(engine, tmp_path / "site").n_runs == 6
+    rows_of_page = (tmp_path / "site" / "metric-decode_tps.html").read_text()
+    assert "50.00 tok/s" in rows_of_page
+    assert "33.33" in rows_of_page
