@@ -181,7 +181,12 @@ class ArtifactManifest:
                 if graph.n_tokens == n_tokens:
                     return context, graph
         sizes = sorted(g.n_tokens for c in self.contexts for g in c.graphs)
-        raise ArtifactError(f"{self.name} has no AR-{n_tokens} graph", found=str(sizes), expected=str(n_tokens))
+        raise ArtifactError(
+            f"{self.name} has no AR-{n_tokens} graph",
+            found=str(sizes),
+            expected=str(n_tokens),
+            next_step="prepare the artifact again",
+        )
 
 
 def sha256_of(path: Path) -> str:
@@ -265,7 +270,11 @@ def _check_manifest(manifest: ArtifactManifest, path: Path) -> None:
     hashed = manifest.files_sha256
     for context in manifest.contexts:
         if hashed.get(context.file) != context.sha256:
-            raise refuse(f"{context.file} has two hashes", f"{context.sha256} as a context", hashed.get(context.file))
+            raise refuse(
+                f"{context.file} does not go by one hash",
+                f"{context.sha256} as a context",
+                hashed.get(context.file, "none, for it is not listed"),
+            )
     for name in _ALWAYS_THERE:
         if name not in hashed:
             raise refuse(f"{name} has no hash", f"{len(hashed)} other files", "a sha256 for every file")
