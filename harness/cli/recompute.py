@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from harness.cli.command import Subcommands, output_folder
+from harness.plugin.conclusion import manifests_of
 from harness.results.gate import read_session
-from harness.results.summary import FORMATS, TABLES, summary
+from harness.results.summary import CHOICES, FORMATS, ROOFLINE, summary
 
 
 def add_command(commands: Subcommands) -> None:
@@ -21,8 +22,15 @@ def add_command(commands: Subcommands) -> None:
     )
     parser.add_argument("--journal", type=Path, required=True, metavar="DIR", help="journal folder, or one file")
     parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
-    parser.add_argument("--what", choices=tuple(TABLES), default="measurements", help="default: measurements")
+    parser.add_argument("--what", choices=CHOICES, default="measurements", help="default: measurements")
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    parser.add_argument(
+        "--artifacts",
+        type=Path,
+        default=Path("artifacts"),
+        metavar="DIR",
+        help="folder of the artifacts, for --what roofline (default: artifacts)",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write to a file instead of the terminal")
     parser.set_defaults(run=run)
 
@@ -33,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(note, file=sys.stderr)
     if arguments.out is not None:
         output_folder(arguments.out.parent)
-    text = summary(journal, what=arguments.what, form=arguments.format)
+    found = manifests_of(journal, arguments.artifacts) if arguments.what == ROOFLINE else ()
+    manifests = {manifest.artifact_id: manifest for manifest in found}
+    text = summary(journal, what=arguments.what, form=arguments.format, manifests=manifests)
     if arguments.out is None:
         print(text, end="")
         return 0

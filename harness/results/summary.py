@@ -11,8 +11,10 @@ from typing import Any, Final
 import pandas as pd
 
 from harness.journal import Journal
+from harness.record.artifact import ArtifactManifest
 from harness.results import frames
 from harness.results.derive import derive
+from harness.results.efficiency import roofline_frame
 from harness.results.speed import steadiness_of
 
 CONDITION_COLUMNS: Final = (
@@ -56,13 +58,22 @@ TABLES: Final[Mapping[str, Callable[[Journal], pd.DataFrame]]] = MappingProxyTyp
     }
 )
 """What can be asked for, by name; units are in the columns' names, or in a column ``unit``."""
+ROOFLINE: Final = "roofline"
+"""Needs the artifacts' manifests besides the journal."""
+CHOICES: Final = (*TABLES, ROOFLINE)
 _SHOWN: Final = ("metric", "value", "unit", "ci_low", "ci_high", "n_samples", "cell", "serial", "source", "note")
 FORMATS: Final = ("table", "json", "csv")
 
 
-def summary(journal: Journal, *, what: str = "measurements", form: str = "table") -> str:
-    """``what`` is a key of ``TABLES``, ``form`` one of ``FORMATS``. JSON and CSV have all columns, unrounded."""
-    frame = TABLES[what](journal)
+def summary(
+    journal: Journal,
+    *,
+    what: str = "measurements",
+    form: str = "table",
+    manifests: Mapping[str, ArtifactManifest] = MappingProxyType({}),
+) -> str:
+    """``what`` is one of ``CHOICES``, ``form`` one of ``FORMATS``. JSON and CSV have all columns, unrounded."""
+    frame = roofline_frame(journal, manifests) if what == ROOFLINE else TABLES[what](journal)
     if form == "csv":
         return _joined(frame).to_csv(index=False, lineterminator="\n")
     if form == "json":

@@ -12,7 +12,7 @@ import pytest
 from harness.cli.main import main
 from harness.journal import read_journal
 from harness.results.derive import derive
-from harness.results.summary import FORMATS, TABLES, summary
+from harness.results.summary import CHOICES, FORMATS, summary
 
 JOURNALS = Path(__file__).resolve().parents[2] / "data" / "journals"
 
@@ -37,7 +37,7 @@ def test_the_table_says_what_refutes_a_figure():
     assert speed.endswith("refuted by emulated")
 
 
-@pytest.mark.parametrize("what", TABLES)
+@pytest.mark.parametrize("what", CHOICES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_table_comes_in_every_form(what, form):
     text = summary(read_journal(JOURNALS / "infra"), what=what, form=form)
