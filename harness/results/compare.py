@@ -27,6 +27,7 @@ from harness.measure.statistics import CONFIDENCE
 from harness.record.comparison import LogitsComparison, WindowScores
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Measurement
+from harness.record.vocabulary import Family
 
 MIN_SAMPLES: Final = 5
 """On each side; with fewer the bootstrap says too much."""
@@ -34,7 +35,10 @@ _RESAMPLES: Final = 4999
 _SEED: Final = 20260101
 QUALITY: Final = ("perplexity_over_fp32_percent", "kl_nats_mean", "decode_snr_db")
 """The first that any artifact has is the measure of quality."""
-COSTS: Final = ("decode_tps", "prefill_tps", "ttft_ms", "peak_rss_bytes", "energy_per_token_mj")
+COSTS: Final = (
+    "decode_tps", "prefill_tps", "ttft_ms", "peak_rss_bytes",
+    *(name for name, metric in METRICS.items() if metric.family is Family.POWER),
+)  # fmt: skip
 
 
 class Outcome(StrEnum):
@@ -229,7 +233,7 @@ def pareto_views(
     views = []
     for cost in COSTS:
         points = {key: found for key, found in values.items() if quality in found and cost in found}
-        if points and cost in METRICS:
+        if points:
             views.append(Pareto(quality=quality, cost=cost, candidates=_candidates(points, quality, cost)))
     return tuple(views)
 
