@@ -249,10 +249,15 @@ class AdbDevice:
             raise
         return expected
 
-    def pull(self, remote: PurePosixPath, local: Path, *, timeout_s: float = 600.0) -> str:
-        """Fetch a file, all or nothing: temporary name, size and sha256 compared with the phone's own, renamed."""
+    def pull(
+        self, remote: PurePosixPath, local: Path, *, timeout_s: float = 600.0, max_bytes: int = sync.PULL_LIMIT
+    ) -> str:
+        """Fetch a file, all or nothing: temporary name, size and sha256 compared with the phone's own, renamed.
+
+        A phone that sends over ``max_bytes`` is cut off, with ``TransferError``.
+        """
         what = f"pull {remote.name}"
-        listed = self.run(["sha256sum", remote], timeout_s=timeout_s, what=what)
+        listed = self.run(["sha256sum", remote], timeout_s=min(timeout_s, 120.0), what=what)
         if listed.exit_code != 0:
             raise self._command_fault(listed, what)
         there = listed.text.split()[0] if listed.text.split() else ""
@@ -260,7 +265,8 @@ class AdbDevice:
         local.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as stream, self._mapped(what), self._service("sync:") as connection:
-                _, here = sync.receive(connection, remote, stream, patience=Patience.of(timeout_s, _TRANSFER_STALL_S))
+                patience = Patience.of(timeout_s, _TRANSFER_STALL_S)
+                _, here = sync.receive(connection, remote, stream, patience=patience, max_bytes=max_bytes)
             if here != there:
                 raise TransferError(
                     f"{what} from phone {self.transport}: damaged on the way", found=here, expected=there or "a sha256"
@@ -272,7 +278,8 @@ class AdbDevice:
 
     def open_stream(self, argv: Sequence[str | PurePosixPath], *, nonce: str) -> Any:
         """A connection on which ``argv`` runs, for a reader in a thread of its own (``shell.converse``)."""
-        return self._open(f"shell,v2:{with_sentinel(quote(argv), nonce)}")
+        with self._mapped(f"start {printable(str(argv[0]), 80)}"):
+            return self._open(f"shell,v2:{with_sentinel(quote(argv), nonce)}")
 
     def _converse(
         self,

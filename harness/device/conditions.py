@@ -67,9 +67,9 @@ def parse_battery(text: str) -> Battery:
 
 def parse_thermal_status(text: str) -> tuple[int | None, bool]:
     """``dumpsys thermalservice``: status 0 none .. 6 shutdown, and whether somebody overrode it."""
-    match = re.search(r"^\s*Thermal Status:\s*(\d)\s*$", text, re.MULTILINE)
+    match = re.search(r"^[ \t]*Thermal Status:[ \t]*(\d)[ \t\r]*$", text, re.MULTILINE)
     status = int(match[1]) if match else None
-    overridden = re.search(r"^\s*IsStatusOverride:\s*true\s*$", text, re.MULTILINE) is not None
+    overridden = re.search(r"^[ \t]*IsStatusOverride:[ \t]*true[ \t\r]*$", text, re.MULTILINE) is not None
     return (status if status is not None and status <= 6 else None), overridden
 
 

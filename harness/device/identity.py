@@ -13,12 +13,14 @@ from typing import Final
 
 from harness.device.adb import AdbDevice, command_fault
 from harness.device.text import printable
+from harness.errors import PhoneLostError
 from harness.record.run import DeviceFacts
 from harness.soc import BY_PART, SOCS
 
 VIRTUAL_MARK: Final = "ro.snapgate.virtual"
 
-_PROPERTY: Final = re.compile(r"^\[([^\]\r\n]+)\]: \[(.*?)\]\r?$", re.MULTILINE | re.DOTALL)
+_PROPERTY: Final = re.compile(r"\[([^\]]+)\]: \[(.*)")
+_MAX_VALUE: Final = 4096
 _PART: Final = re.compile(r"(SM\d{4})(?:P|[-_][A-Z0-9]{1,6})?")
 _SOC_PROPERTIES: Final = ("ro.soc.model", "ro.vendor.qti.soc_model")
 _SOC_NODE: Final = "/sys/devices/soc0/machine"
@@ -42,8 +44,23 @@ class SocReading:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """``[key]: [value]`` lines. Total: what does not look like one is passed over; values are made printable."""
-    return {match[1].strip(): printable(match[2]) for match in _PROPERTY.finditer(text)}
+    """``[key]: [value]``; a value may have line breaks. Total, in one pass over any text; values are made printable."""
+    found: dict[str, str] = {}
+    name, value, size = "", list[str](), 0
+    for line in text.split("\n"):
+        line = line.removesuffix("\r")
+        match = _PROPERTY.fullmatch(line) if not name else None
+        if match is not None:
+            name, value, size = match[1].strip(), [match[2]], len(match[2])
+        elif name:
+            value.append(line)
+            size += len(line)
+        if name and value[-1].endswith("]"):
+            found[name] = printable("\n".join(value)[:-1])
+            name = ""
+        elif size > _MAX_VALUE:
+            name = ""
+    return found
 
 
 def split_sections(text: str) -> dict[str, str]:
@@ -125,7 +142,25 @@ def read_facts(device: AdbDevice, *, timeout_s: float = 15.0) -> tuple[DeviceFac
     return facts_from(result.text, device.transport)
 
 
+def confirm(device: AdbDevice, facts: DeviceFacts) -> tuple[DeviceFacts, str | None]:
+    """``read_facts``, of the very phone that ``facts`` are of. ``PhoneLostError``: another one answers there now."""
+    now, reason = read_facts(device)
+    if now.serial != facts.serial or (reason is None and now.part != facts.part):
+        raise PhoneLostError(
+            f"phone {facts.serial} is no longer at {facts.transport}",
+            found=f"serial {now.serial or 'none'} ({now.part or 'SoC unknown'})",
+            expected=f"serial {facts.serial} ({facts.part or 'SoC unknown'})",
+            next_step="discover the phones again",
+        )
+    return now, reason
+
+
 def read_boot_id(device: AdbDevice, *, timeout_s: float = 10.0) -> str:
     """The kernel's boot id: another one means that the phone rebooted."""
-    result = device.run(["cat", "/proc/sys/kernel/random/boot_id"], timeout_s=timeout_s, what="read the boot id")
-    return printable(result.text, 64)
+    what = "read the boot id"
+    result = device.run(["cat", "/proc/sys/kernel/random/boot_id"], timeout_s=timeout_s, what=what)
+    boot_id = printable(result.text, 64)
+    if result.exit_code != 0 or not boot_id:
+        # An empty id would make the next look at it a reboot that never was.
+        raise command_fault(result, what=what, phone=device.transport)
+    return boot_id

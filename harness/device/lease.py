@@ -33,6 +33,8 @@ from harness.record.run import DeviceFacts
 STATE_VARIABLE: Final = "SNAPGATE_STATE_DIR"
 FENCE: Final = ROOT / "lease.json"
 VALID_S: Final = 900.0
+LONGEST_S: Final = 24 * 3600.0
+"""No run asks for more. A fence that claims more is damaged, and must not hold the phone until it reboots."""
 
 _READ: Final = """
 echo "--snapgate boot_id"; cat /proc/sys/kernel/random/boot_id
@@ -75,7 +77,7 @@ def parse_fence(text: str) -> Fence | None:
             boot_id=printable(str(data["boot_id"])),
             valid_until_uptime_s=float(data["valid_until_uptime_s"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -85,7 +87,7 @@ def fence_holds(fence: Fence | None, *, boot_id: str, uptime_s: float, own_lock:
         fence is not None
         and fence.lock != own_lock
         and fence.boot_id == boot_id
-        and uptime_s < fence.valid_until_uptime_s
+        and uptime_s < fence.valid_until_uptime_s <= uptime_s + LONGEST_S
     )
 
 
@@ -131,7 +133,7 @@ class Lease:
         return lease
 
     def renew(self, valid_s: float = VALID_S) -> None:
-        """Keep the phone for at least ``valid_s`` more. Raises ``LeaseError`` when another host has taken it."""
+        """Keep the phone for at least ``valid_s`` more, a day at most. ``LeaseError``: another host has taken it."""
         self._fence(valid_s, first=False)
 
     def release(self) -> None:
@@ -171,7 +173,7 @@ class Lease:
             lock=self._lock_name,
             nonce=self._nonce,
             boot_id=boot_id,
-            valid_until_uptime_s=uptime + valid_s,
+            valid_until_uptime_s=uptime + min(valid_s, LONGEST_S - VALID_S),
         )
         body = json.dumps(
             {

@@ -28,6 +28,7 @@ from harness.record.runner import Clock
 
 MAX_ZONES: Final = 16
 MAX_CLOCKS: Final = 4
+MAX_BATTERY: Final = 3
 _RAW_LIMIT: Final = 16 * 1024 * 1024
 _SUSPEND_NS: Final = 50_000_000
 _CONSTANT_SAMPLES: Final = 20
@@ -127,7 +128,11 @@ def choose_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
                 zones.append(by_domain[domain][turn])
     clocks = [node for node in nodes if node.kind == "clock"]
     policies = [node for node in clocks if "/policy" in node.path]
-    return (*zones, *_spread(policies or clocks, MAX_CLOCKS), *(n for n in nodes if n.kind == "battery"))
+    return (
+        *zones,
+        *_spread(policies or clocks, MAX_CLOCKS),
+        *[node for node in nodes if node.kind == "battery"][:MAX_BATTERY],
+    )
 
 
 def _spread(nodes: Sequence[Node], n: int) -> tuple[Node, ...]:
@@ -297,6 +302,6 @@ class SensorRecorder:
         if line.startswith("P ") and self._pid is None and line[2:].isascii() and line[2:].isdigit():
             self._pid = int(line[2:])
             return
-        self._size += len(line)
+        self._size += len(line) + 1
         if self._size <= _RAW_LIMIT:
             self._lines.append(printable(line, 1000))

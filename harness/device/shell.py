@@ -22,6 +22,8 @@ from harness.errors import DeadlineError, TransferError
 
 STDOUT_LIMIT: Final = 16 * 1024 * 1024
 STDERR_LIMIT: Final = 1024 * 1024
+PACKET_LIMIT: Final = 16 * 1024 * 1024
+"""adbd's own packets end at 1 MiB; the length field allows 4 GiB."""
 _TAIL: Final = 256
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = 0, 1, 2, 3, 4
 
@@ -197,7 +199,10 @@ def converse(
         raise patience.error(what) from exc
     while True:
         header = receive(5)
-        data = receive(int.from_bytes(header[1:], "little"))
+        length = int.from_bytes(header[1:], "little")
+        if header[0] > _CLOSE_STDIN or length > PACKET_LIMIT:
+            raise EOFError(f"not a shell packet: kind {header[0]}, {length} bytes")
+        data = receive(length)
         if header[0] == _EXIT:
             break
         patience.alive()

@@ -16,9 +16,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 
 from harness.device.shell import Patience
-from harness.errors import HostError
+from harness.errors import HostError, TransferError
 
 CHUNK: Final = 64 * 1024
+PULL_LIMIT: Final = 1 << 30
+"""No file of a run is larger; a phone that sends on without end must not fill this host."""
 _MAX_MESSAGE: Final = 64 * 1024
 
 
@@ -64,7 +66,9 @@ def send(
     return total, digest.hexdigest()
 
 
-def receive(connection: Any, remote: PurePosixPath, target: BinaryIO, *, patience: Patience) -> tuple[int, str]:
+def receive(
+    connection: Any, remote: PurePosixPath, target: BinaryIO, *, patience: Patience, max_bytes: int = PULL_LIMIT
+) -> tuple[int, str]:
     """Write a file of the phone to ``target``; returns size and sha256 of what was received."""
     sock = connection.conn
     name = str(remote).encode()
@@ -80,6 +84,13 @@ def receive(connection: Any, remote: PurePosixPath, target: BinaryIO, *, patienc
             raise SyncRefusedError(_exactly(connection, min(n, _MAX_MESSAGE), patience).decode("utf-8", "replace"))
         if kind != b"DATA" or n > CHUNK:
             raise EOFError(f"not a sync answer: {kind!r}, {n}")
+        if total + n > max_bytes:
+            raise TransferError(
+                f"{remote.name} on the phone is larger than any file of a run",
+                found=f"over {max_bytes} bytes",
+                expected=f"at most {max_bytes} bytes",
+                next_step="look what writes into the run folder on the phone",
+            )
         block = _exactly(connection, n, patience)
         patience.alive()
         digest.update(block)

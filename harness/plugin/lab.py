@@ -230,11 +230,15 @@ class Lab:
 
     @contextlib.contextmanager
     def _lease(self, phones: tuple[DeviceFacts, ...]) -> Iterator[LeasedPhone]:
-        """Any free phone of the given ones; waits for one as long as ``_LEASE_WAIT_S``."""
+        """Any free phone of the given ones; waits for one as long as ``_LEASE_WAIT_S``.
+
+        A phone that is gone is passed over while another is there; only where none is left its error is raised.
+        """
         deadline = time.monotonic() + _LEASE_WAIT_S
         told = False
         while True:
             busy: LeaseError | None = None
+            lost: InfraError | None = None
             for facts in phones:
                 try:
                     phone = acquire(
@@ -247,11 +251,16 @@ class Lab:
                 except LeaseError as exc:
                     busy = exc
                     continue
+                except InfraError as exc:
+                    lost = exc
+                    continue
                 try:
                     yield phone
                 finally:
                     phone.release()
                 return
+            if busy is None and lost is not None:
+                raise lost
             if busy is not None and time.monotonic() > deadline:
                 raise busy
             if not told:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.adb import Adb, Attached
-from harness.device.identity import read_facts
+from harness.device.identity import confirm, read_facts
 from harness.device.lease import Lease, default_state_dir
 from harness.device.phone import LeasedPhone
 from harness.device.store import PhoneStore
-from harness.errors import InfraError, PhoneLostError
+from harness.errors import InfraError
 from harness.record.run import DeviceFacts
 
 _WHY_NOT: Final[dict[str, str]] = {
@@ -77,14 +77,7 @@ def acquire(
     ``PhoneStorageError`` when programs cannot run from its storage.
     """
     device = Adb(adb_host, adb_port).device(facts.transport)
-    now, reason = read_facts(device)
-    if now.serial != facts.serial:
-        raise PhoneLostError(
-            f"phone {facts.serial} is no longer at {facts.transport}",
-            found=f"serial {now.serial or 'none'}",
-            expected=facts.serial,
-            next_step="discover the phones again",
-        )
+    now, reason = confirm(device, facts)
     if reason is not None:
         raise InfraError(f"phone {facts.serial} is not usable", found=reason)
     lease = Lease.take(device, now, holder=holder, state_dir=state_dir or default_state_dir())

@@ -7,9 +7,10 @@ All ``*_ns`` are CLOCK_MONOTONIC of the phone unless the name says otherwise.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from harness.errors import UserError
 from harness.record.codec import from_json
@@ -217,15 +218,26 @@ _KINDS: dict[str, type[Any]] = {
 }
 
 
+_INTEGER_BITS: Final = 63
+_MAX_LINE: Final = 64 * 1024 * 1024
+
+
 def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
-    """Total: any text gives a log. A line that is not a valid record is kept, cut short, in ``unknown_lines``."""
+    """Total: any text gives a log. A line that is not a valid record is kept, cut short, in ``unknown_lines``.
+
+    What the journal cannot hold, or a division overflows on, is no record: NaN, infinity, an integer over 64 bits, a
+    text without a UTF-8 form.
+    """
     found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
     unknown: list[str] = []
     for line in lines:
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
+            if len(line) > _MAX_LINE:
+                raise ValueError("no record is that long")
+            data = json.loads(line, parse_constant=_no_number, parse_float=_finite, parse_int=_integer)
+            json.dumps(data, ensure_ascii=False).encode()
             kind = data.pop("type")
             found[kind].append(from_json(data, _KINDS[kind], name="runner line"))
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError, UserError):
@@ -243,6 +255,24 @@ def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
         end=_last(found["end"]),
         unknown_lines=tuple(unknown),
     )
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number without end")
+    return value
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if value.bit_length() > _INTEGER_BITS:
+        raise ValueError("a number over 64 bits, sign included")
+    return value
 
 
 def _last(items: list[Any]) -> Any:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from harness.device.conditions import read_conditions
-from harness.device.identity import read_boot_id
+from harness.device.identity import confirm, read_boot_id
 from harness.device.phone import LeasedPhone
 from harness.device.sensors import SensorRecorder
 from harness.device.shell import new_nonce
 from harness.device.store import StoredFile
 from harness.device.text import printable
-from harness.errors import HostError, InfraError, PhoneLostError
+from harness.errors import HostError, InfraError, PhoneLostError, TransferError
 from harness.record.artifact import Artifact
 from harness.record.codec import write_json
 from harness.record.run import Conditions, RunError, SensorSeries
 from harness.record.runner import EMPTY_LOG, RunnerLog, parse_runner_lines
 from harness.record.vocabulary import Status
-from harness.run.blame import Evidence, judge_run
+from harness.run.blame import Evidence, count_records, judge_run
 from harness.run.libraries import RuntimeFiles
 from harness.run.session import RunnerProcess
 from harness.run.workload import Workload, make_job
 
 RECORDS: Final = "records.jsonl"
+RECORDS_LIMIT: Final = 256 * 1024 * 1024
+_LOGITS_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}\.bin")
 _UNKNOWN: Final = Conditions(
     battery_percent=None,
     battery_celsius=None,
@@ -74,6 +77,7 @@ def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
     phone = plan.phone
     name = plan.run_id if number == 1 else f"{plan.run_id}-retry"
     try:
+        confirm(phone.device, phone.facts)
         phone.lease.renew(plan.workload.deadline_s + 900)
         attempt.boot_id = read_boot_id(phone.device)
         attempt.conditions = read_conditions(phone.device)
@@ -83,6 +87,10 @@ def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
     except (InfraError, HostError) as exc:
         attempt.error = RunError(status=Status.INFRA, kind=type(exc).__name__, message=str(exc))
         attempt.transient = isinstance(exc, InfraError) and exc.transient
+    except OSError as exc:
+        # What the connection raises has become an InfraError below; this is a file of this host.
+        text = f"this host cannot store what came back in {plan.folder}: {printable(str(exc))}"
+        attempt.error = RunError(status=Status.INFRA, kind="HostError", message=text)
     finally:
         with contextlib.suppress(InfraError, HostError):
             phone.store.remove_run_folder(name)
@@ -136,6 +144,7 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
             log=attempt.log,
             run_id=plan.run_id,
             nonce=nonce,
+            pulled={name: (folder / name).stat().st_size for name in attempt.files},
         ),
         workload=workload,
         manifest=artifact.manifest,
@@ -181,7 +190,10 @@ def _read_logcat(phone: LeasedPhone, since: str) -> str:
 def _pull_records(
     phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt
 ) -> InfraError | HostError | None:
-    """The records as the phone has them, and each file of logits that they name; why not, where that fails."""
+    """The records as the phone has them, and each file of logits that they name; why not, where that fails.
+
+    A file with fewer records than were sent while the runner ran does not replace those: no record is lost twice.
+    """
     try:
         _pull_all(phone, remote, folder, attempt)
     except (InfraError, HostError) as exc:
@@ -190,16 +202,26 @@ def _pull_records(
 
 
 def _pull_all(phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt) -> None:
-    phone.device.pull(remote / RECORDS, folder / RECORDS)
+    sent = attempt.log
+    phone.device.pull(remote / RECORDS, folder / RECORDS, max_bytes=RECORDS_LIMIT)
     attempt.files.append(RECORDS)
     with (folder / RECORDS).open(encoding="utf-8", errors="replace") as stream:
-        attempt.log = parse_runner_lines(stream)
+        fetched = parse_runner_lines(stream)
+    if count_records(fetched) >= count_records(sent):
+        attempt.log = fetched
     named = {generation.logits.file for generation in attempt.log.generations if generation.logits is not None}
     for file in sorted(named):
-        if "/" in file or file in ("", ".", ".."):
-            raise InfraError("a record names a file outside its run folder", found=printable(file))
+        if file in attempt.files or not _LOGITS_NAME.fullmatch(file):
+            raise TransferError("a record names a file that no run has", found=printable(file), expected="logits.bin")
         phone.device.pull(remote / file, folder / file)
         attempt.files.append(file)
+    if sent.end is not None and replace(sent, unknown_lines=()) != replace(fetched, unknown_lines=()):
+        raise TransferError(
+            f"{RECORDS} on the phone is not what the runner sent while it ran",
+            found=f"{count_records(fetched)} records in the file",
+            expected=f"the {count_records(sent)} records that were sent",
+            next_step="look what else writes into the run folder on the phone",
+        )
 
 
 def _keep(folder: Path, attempt: Attempt, name: str, text: str) -> None:

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from harness.device.faults import storage_fault
 from harness.device.text import printable
 from harness.record.artifact import ArtifactManifest
 from harness.record.run import Conditions, RunError
 from harness.record.runner import RunnerLog
 from harness.record.vocabulary import Status
+from harness.run.libraries import RUNNER
+from harness.run.plausible import contradictions
 from harness.run.workload import Workload
 
 
@@ -75,7 +78,10 @@ SIGNALS: Final[Mapping[int, Meaning]] = {
     signal.SIGSYS: Meaning(name="SIGSYS", blame=Blame.MODEL, why="a forbidden system call"),
 }
 
-_MEMORY_KILLER: Final = re.compile(r"lowmemorykiller|\blmkd\b|Out of memory: Kill|oom-kill|oom_reaper", re.IGNORECASE)
+_MEMORY_KILLER: Final = re.compile(
+    r"(lowmemorykiller|\blmkd\b)\W.*\bkill|Out of memory: Kill|oom-kill|oom_reaper", re.IGNORECASE
+)
+_LINE: Final = 1000
 _NO_START: Final = re.compile(r"CANNOT LINK EXECUTABLE|error while loading shared libraries|not executable: ")
 
 
@@ -89,6 +95,8 @@ class Evidence:
     log: RunnerLog
     run_id: str
     nonce: str
+    pulled: Mapping[str, int] | None = None
+    """Bytes of each file that was fetched; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +109,8 @@ CLEAN: Final = Judgement(error=None, transient=False)
 
 
 def memory_killer_lines(logcat: str) -> tuple[str, ...]:
-    """Lines in which Android's or the kernel's memory killer speaks, the last three."""
-    return tuple(printable(line) for line in logcat.splitlines() if _MEMORY_KILLER.search(line))[-3:]
+    """Lines in which Android's or the kernel's memory killer says that it killed, the last three."""
+    return tuple(printable(line) for line in logcat.splitlines() if _MEMORY_KILLER.search(line[:_LINE]))[-3:]
 
 
 def memory_needed(manifest: ArtifactManifest) -> int:
@@ -115,17 +123,20 @@ def judge_run(
 ) -> Judgement:
     """The verdict on a runner that ended by itself, from its exit status, its records and the phone's log."""
     log, code = evidence.log, evidence.exit_code
-    if code > 128:
-        return _judge_signal(evidence)
-    if code in (126, 127) or (log.start is None and _NO_START.search(evidence.stderr)):
-        return _infra("InfraError", f"the runner did not start: {_tail(evidence.stderr)}")
     if log.start is not None and (log.start.run_id, log.start.nonce) != (evidence.run_id, evidence.nonce):
         return _infra("TransferError", f"the records belong to another run ({printable(log.start.run_id)})", True)
+    if code > 128:
+        return _judge_signal(evidence)
+    if code in (126, 127) or (log.start is None and (_NO_START.search(evidence.stderr) or code not in RUNNER_EXITS)):
+        storage = storage_fault(evidence.stderr, what="start the runner", phone="under test")
+        if storage is not None:
+            return _infra("PhoneStorageError", str(storage))
+        return _infra("InfraError", f"the runner did not start: exit code {code}: {_tail(evidence.stderr)}")
     if code != 0:
         return _judge_exit(evidence, manifest=manifest, conditions=conditions)
     if log.end is None or log.end.exit_code != 0:
         return _infra("TransferError", "the runner ended well, but its records are incomplete: no `end` record", True)
-    n_records = _count(log)
+    n_records = count_records(log)
     if n_records != log.end.n_records or log.unknown_lines:
         return _infra(
             "TransferError",
@@ -133,8 +144,10 @@ def judge_run(
             + (f", the first foreign line is {printable(log.unknown_lines[0], 80)!r}" if log.unknown_lines else ""),
             True,
         )
-    if len(log.generations) != workload.n_generations:
-        return _fail(f"the runner said OK after {len(log.generations)} of {workload.n_generations} generations")
+    wrong = list(contradictions(log, workload=workload, manifest=manifest, pulled=evidence.pulled))
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        return _infra("TransferError", f"the records do not answer the job: {wrong[0]}{more}", True)
     return CLEAN
 
 
@@ -142,14 +155,25 @@ def _judge_signal(evidence: Evidence) -> Judgement:
     number = evidence.exit_code - 128
     meaning = SIGNALS.get(number)
     if meaning is None:
-        return _fail(f"the runner was ended by signal {number}: {_tail(evidence.stderr)}")
+        return _infra("InfraError", f"the runner was ended by signal {number}, which no program sends to itself")
     killers = memory_killer_lines(evidence.logcat)
-    if number == signal.SIGKILL and killers:
-        return _infra("InfraError", f"the phone killed the runner for lack of memory: {killers[-1]}")
+    ours = [line for line in killers if _names_runner(line, evidence.log)]
+    if number == signal.SIGKILL and ours:
+        return _infra("InfraError", f"the phone killed the runner for lack of memory: {ours[-1]}")
     text = f"the runner was ended by {meaning.name} ({meaning.why})"
+    if number == signal.SIGKILL and killers:
+        text += f"; the phone killed another process for lack of memory: {killers[-1]}"
+    if meaning.blame is Blame.MODEL and evidence.log.start is None:
+        return _infra("InfraError", f"{text} before its first record, so before any model: {_tail(evidence.stderr)}")
     if meaning.blame is Blame.MODEL:
         return _fail(f"{text}: {_tail(evidence.stderr)}")
     return _infra("InfraError", text, meaning.blame is Blame.LAB_TRANSIENT)
+
+
+def _names_runner(line: str, log: RunnerLog) -> bool:
+    """Whether a killer's line is about the runner: by its name, which the kernel cuts to 15 letters, or its pid."""
+    pid = log.start.pid if log.start is not None else 0
+    return RUNNER[:15] in line or (pid > 0 and re.search(rf"(?<!\d){pid}(?!\d)", line) is not None)
 
 
 def _judge_exit(evidence: Evidence, *, manifest: ArtifactManifest, conditions: Conditions) -> Judgement:
@@ -159,6 +183,9 @@ def _judge_exit(evidence: Evidence, *, manifest: ArtifactManifest, conditions: C
     said = _fault_text(evidence)
     if meaning is None or meaning.blame is Blame.NOBODY:
         return _fail(f"the runner ended with exit code {evidence.exit_code}, which it does not define: {said}")
+    if fault is None or fault.exit_code != evidence.exit_code:
+        text = f"the runner ended with exit code {evidence.exit_code}, and its records do not say why: {said}"
+        return _infra("TransferError", text, True)
     text = f"{meaning.name}: {meaning.why}: {said}"
     if meaning.blame is Blame.MODEL:
         return _fail(text)
@@ -186,7 +213,7 @@ def _fault_text(evidence: Evidence) -> str:
     return printable("; ".join(parts), 800)
 
 
-def _count(log: RunnerLog) -> int:
+def count_records(log: RunnerLog) -> int:
     """Records before ``end``."""
     single = (log.start, log.platform, log.buffers, log.fault)
     lists = (log.contexts, log.phases, log.memory, log.generations)

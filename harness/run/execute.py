@@ -15,10 +15,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.device.identity import confirm
 from harness.device.phone import LeasedPhone
 from harness.device.store import StoredFile
 from harness.device.text import printable
-from harness.errors import ArtifactError, HostError, InfraError
+from harness.errors import ArtifactError, HostError, InfraError, LeaseError
 from harness.journal import JournalWriter
 from harness.record.artifact import Artifact, sha256_of
 from harness.record.run import Cell, RunError, RunRecord
@@ -181,8 +182,13 @@ def _phone_is_back(phone: LeasedPhone, wait_s: float, progress: Callable[[str], 
                 return False
             booted = phone.device.run(["getprop", "sys.boot_completed"], timeout_s=10, what="wait for the phone")
             if booted.text.strip() == "1":
+                # It may be another phone by now, or another host's: nothing of theirs is cleared away.
+                confirm(phone.device, phone.facts)
+                phone.lease.renew()
                 phone.store.clean()
                 return True
+        except LeaseError:
+            return False
         except InfraError as exc:
             progress(f"phone {phone.facts.serial} is not ready yet: {exc.what}")
         except HostError:

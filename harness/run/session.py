@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Final
 
 from harness.device.adb import AdbDevice
 from harness.device.shell import ShellResult
@@ -32,24 +33,39 @@ kill -9 $pid 2>/dev/null
 exit 0
 """
 
+STDOUT_LIMIT: Final = 64 * 1024 * 1024
+STDERR_LINES: Final = 5000
+STDERR_LINE: Final = 4000
+
 
 @dataclass(slots=True, kw_only=True)
 class RunnerProcess:
-    """One start of the runner. ``stdout`` and ``stderr`` grow while it runs, and stay when the phone is lost."""
+    """One start of the runner. ``stdout`` and ``stderr`` grow while it runs, and stay when the phone is lost.
+
+    Both are bounded: of more stdout than any run has the head is kept, of more stderr the end.
+    """
 
     device: AdbDevice
     folder: PurePosixPath
     environment: dict[str, str]
     stdout: list[str] = field(default_factory=list)
     stderr: list[str] = field(default_factory=list)
+    _size: int = 0
 
     def run(self, *, deadline_s: float, stall_s: float, progress: Callable[[str], None]) -> ShellResult:
         """Until the process ends. Whatever else ends the wait (time, Ctrl-C, a lost phone) ends the process too."""
         reporter = _Heartbeat(progress)
 
         def on_line(line: str) -> None:
-            self.stdout.append(line)
+            self._size += len(line) + 1
+            if self._size <= STDOUT_LIMIT:
+                self.stdout.append(line)
             reporter.beat(len(self.stdout))
+
+        def on_error_line(line: str) -> None:
+            self.stderr.append(line[:STDERR_LINE])
+            if len(self.stderr) > 2 * STDERR_LINES:
+                del self.stderr[:STDERR_LINES]
 
         argv: list[str | PurePosixPath] = [
             "sh",
@@ -64,7 +80,7 @@ class RunnerProcess:
             return self.device.stream(
                 argv,
                 on_line=on_line,
-                on_error_line=self.stderr.append,
+                on_error_line=on_error_line,
                 deadline_s=deadline_s,
                 stall_s=stall_s,
                 what="run the model",

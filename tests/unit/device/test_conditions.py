@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from harness.device.conditions import (
@@ -146,3 +148,9 @@ def test_memory_without_the_line_is_none() -> None:
 
 def test_uptime_garbage_is_none() -> None:
     assert parse_uptime("cat: /proc/uptime: No such file\n") is None
+
+
+def test_megabytes_of_empty_lines_are_read_in_one_pass() -> None:
+    began = time.process_time()
+    assert parse_thermal_status("\n" * 1_000_000 + "Thermal Status: 2\n") == (2, False)
+    assert time.process_time() - began < 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from harness.device.identity import facts_from, parse_properties, read_soc, split_sections
@@ -113,3 +115,14 @@ def test_what_is_no_part_number_is_not_taken_for_one(model: str) -> None:
 
 def test_sections_are_split_at_their_marks() -> None:
     assert split_sections("a\n--snapgate one\nb\nc\n--snapgate two\n") == {"": "a", "one": "b\nc", "two": ""}
+
+
+def test_a_value_of_several_lines_is_read_and_the_next_property_too() -> None:
+    assert parse_properties("[a]: [one\ntwo]\n[b]: [x]\n") == {"a": "one two", "b": "x"}
+
+
+def test_megabytes_of_properties_that_never_end_are_read_in_one_pass() -> None:
+    began = time.process_time()
+    found = parse_properties("[a]: [x\n" * 400_000 + "]\n[ro.serialno]: [S1]\n")
+    assert time.process_time() - began < 20
+    assert found["ro.serialno"] == "S1"

@@ -53,3 +53,13 @@ def test_the_state_folder_is_named_by_the_variable_first_and_xdg_second() -> Non
     assert default_state_dir({"SNAPGATE_STATE_DIR": "/s", "XDG_STATE_HOME": "/x"}) == Path("/s")
     assert default_state_dir({"XDG_STATE_HOME": "/x"}) == Path("/x/snapgate")
     assert default_state_dir({}) == Path.home() / ".local" / "state" / "snapgate"
+
+
+@pytest.mark.parametrize("until", ["1e300", "1e999", "NaN"])
+def test_a_fence_that_claims_the_phone_for_ever_holds_nobody_back(until: str) -> None:
+    fence = parse_fence(TEXT.replace("1000", until))
+    assert not fence_holds(fence, boot_id="boot-1", uptime_s=5.0, own_lock="lab2:/state/x.lock")
+
+
+def test_a_fence_nested_without_end_is_none() -> None:
+    assert parse_fence("[" * 2000) is None

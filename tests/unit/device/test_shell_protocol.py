@@ -189,3 +189,11 @@ def test_lines_are_handed_on_whole_and_the_last_one_at_the_end() -> None:
 def test_what_a_failure_shows_has_no_control_characters() -> None:
     result = ShellResult(argv=("x",), stdout=b"", stderr=b"\x1b[31mred\x07 \xff\n", exit_code=1, dropped_bytes=0)
     assert result.said() == "exit code 1: [31mred �"
+
+
+@pytest.mark.parametrize("header", [b"\x01\xff\xff\xff\xff", b"\x09\x00\x00\x00\x00"])
+def test_a_packet_that_cannot_be_one_is_refused_before_it_is_read(
+    wire: tuple[socket.socket, socket.socket], header: bytes
+) -> None:
+    with pytest.raises(EOFError, match="not a shell packet"):
+        speak(wire, lambda theirs: theirs.sendall(header))

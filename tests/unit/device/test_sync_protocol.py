@@ -16,6 +16,7 @@ import pytest
 from harness.device import sync
 from harness.device.shell import Patience
 from harness.device.sync import SyncRefusedError
+from harness.errors import TransferError
 
 TARGET = PurePosixPath("/data/x")
 
@@ -119,3 +120,11 @@ def test_a_broken_answer_is_an_end_of_file(
     wire[1].shutdown(socket.SHUT_WR)
     with pytest.raises(EOFError, match=error):
         sync.receive(SimpleNamespace(conn=wire[0]), TARGET, io.BytesIO(), patience=Patience.of(20))
+
+
+def test_a_file_without_end_is_cut_off(wire: tuple[socket.socket, socket.socket]) -> None:
+    wire[1].sendall((b"DATA" + struct.pack("<I", 3) + b"abc") * 2)
+    into = io.BytesIO()
+    with pytest.raises(TransferError, match="larger than any file of a run"):
+        sync.receive(SimpleNamespace(conn=wire[0]), TARGET, into, patience=Patience.of(20), max_bytes=5)
+    assert into.getvalue() == b"abc"

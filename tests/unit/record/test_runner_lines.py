@@ -59,3 +59,29 @@ def test_unknown_lines_are_bounded():
     log = parse_runner_lines(["x" * 1000] * 50)
     assert len(log.unknown_lines) == 20
     assert {len(text) for text in log.unknown_lines} == {200}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start_ns": 2**63},
+        {"start_ns": 10**400},
+        {"detail": "\ud800"},
+    ],
+)
+def test_what_a_journal_cannot_hold_is_no_record(change):
+    text = json.dumps({"type": "phase", **to_json(PHASE), **change})
+    log = parse_runner_lines([text])
+    assert log.phases == ()
+    assert len(log.unknown_lines) == 1
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_without_a_finite_value_is_no_record(number):
+    score = {"prompt_id": "p", "mode": "score", "repetition": 0, "warmup": False, "step_with": "chunk", "n_prompt": 2,
+             "n_cached": 0, "start_ns": 1, "end_ns": 2, "prefill": [], "relayout_ns": 0, "token_ns": [],
+             "token_ids": [], "argmax_ids": [], "stop": "scored", "nll": [0.5], "logits": None,
+             "heap_allocations": 0}  # fmt: skip
+    text = json.dumps({"type": "generation", **score})
+    assert len(parse_runner_lines([text]).generations) == 1
+    assert parse_runner_lines([text.replace("[0.5]", f"[{number}]")]).generations == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -26,6 +27,7 @@ from harness.run.blame import RUNNER_EXITS, SIGNALS, Blame, Evidence, Judgement,
 from harness.run.workload import Workload
 
 CLOCK = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
+LATER = Clock(monotonic_ns=10, boottime_ns=10, realtime_ns=10)
 START = Start(
     schema="snapgate.runner/1",
     run_id="r",
@@ -45,7 +47,7 @@ GENERATION = Generation(
 )  # fmt: skip
 WHOLE = RunnerLog(
     start=START, platform=None, contexts=(), phases=(PHASE,), buffers=None, memory=(), generations=(GENERATION,),
-    fault=None, end=End(exit_code=0, n_records=3, clock=CLOCK), unknown_lines=(),
+    fault=None, end=End(exit_code=0, n_records=3, clock=LATER), unknown_lines=(),
 )  # fmt: skip
 WORKLOAD = Workload(name="w", prompts=(Prompt(prompt_id="p", mode="generate", tokens=(1,), n_gen=1),))
 LMKD = (
@@ -136,14 +138,14 @@ def test_out_of_memory_is_the_models_when_the_phone_had_enough(artifact: Artifac
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL])
 def test_a_crash_fails(artifact: Artifact, number: signal.Signals) -> None:
-    judgement = judge(artifact, 128 + number, EMPTY_LOG, stderr="assertion failed")
+    judgement = judge(artifact, 128 + number, replace(EMPTY_LOG, start=START), stderr="assertion failed")
     assert status(judgement) is Status.FAIL
     assert judgement.error is not None
     assert judgement.error.message.startswith(f"the runner was ended by {number.name}")
 
 
 def test_a_crash_stays_the_models_when_the_phone_also_killed_others(artifact: Artifact) -> None:
-    assert status(judge(artifact, 139, EMPTY_LOG, logcat=LMKD)) is Status.FAIL
+    assert status(judge(artifact, 139, replace(EMPTY_LOG, start=START), logcat=LMKD)) is Status.FAIL
 
 
 def test_a_kill_for_memory_names_the_phones_line(artifact: Artifact) -> None:
@@ -152,6 +154,15 @@ def test_a_kill_for_memory_names_the_phones_line(artifact: Artifact) -> None:
     assert judgement.error is not None
     assert "for lack of memory" in judgement.error.message
     assert "Kill 'snapgate-runner' (8123)" in judgement.error.message
+
+
+def test_a_kill_of_somebody_else_is_not_told_as_the_reason(artifact: Artifact) -> None:
+    other = LMKD.replace("snapgate-runner", "com.some.game")
+    judgement = judge(artifact, 137, EMPTY_LOG, logcat=other)
+    assert status(judgement) is Status.INFRA
+    assert judgement.error is not None
+    assert judgement.error.message.startswith("the runner was ended by SIGKILL")
+    assert "killed another process" in judgement.error.message
 
 
 def test_a_kill_without_a_reason_is_still_not_the_models(artifact: Artifact) -> None:
@@ -179,8 +190,41 @@ def test_a_runner_that_could_not_start_is_the_labs(artifact: Artifact, code: int
     assert stderr[:20] in judgement.error.message
 
 
-def test_an_exit_code_nobody_defined_fails(artifact: Artifact) -> None:
-    assert status(judge(artifact, 77, EMPTY_LOG)) is Status.FAIL
+def test_an_exit_code_nobody_defined_fails_once_the_runner_was_at_work(artifact: Artifact) -> None:
+    assert status(judge(artifact, 77, replace(EMPTY_LOG, start=START))) is Status.FAIL
+
+
+def test_a_crash_before_the_first_record_says_nothing_about_a_model(artifact: Artifact) -> None:
+    judgement = judge(artifact, 139, EMPTY_LOG)
+    assert status(judgement) is Status.INFRA
+    assert judgement.error is not None
+    assert "before its first record" in judgement.error.message
+
+
+@pytest.mark.parametrize("code", [14, 24, 26, 30])
+def test_a_code_of_the_model_without_a_record_of_why_is_not_held_against_it(artifact: Artifact, code: int) -> None:
+    for log in (EMPTY_LOG, replace(EMPTY_LOG, start=START), with_fault(25)):
+        judgement = judge(artifact, code, log, free=10**9)
+        assert status(judgement) is Status.INFRA
+        assert judgement.error is not None
+        assert f"exit code {code}, and its records do not say why" in judgement.error.message
+
+
+def test_a_run_folder_on_a_full_phone_is_the_storages(artifact: Artifact) -> None:
+    judgement = judge(artifact, 1, EMPTY_LOG, stderr="sh: echo: write error: No space left on device")
+    assert status(judgement) is Status.INFRA
+    assert judgement.error is not None
+    assert judgement.error.kind == "PhoneStorageError"
+    assert "is full" in judgement.error.message
+
+
+def test_a_run_folder_that_is_gone_is_the_labs(artifact: Artifact) -> None:
+    judgement = judge(artifact, 1, EMPTY_LOG, stderr="sh: cd: /data/x: No such file or directory")
+    assert status(judgement) is Status.INFRA
+
+
+def test_a_signal_no_program_sends_to_itself_is_the_labs(artifact: Artifact) -> None:
+    assert status(judge(artifact, 128 + signal.SIGUSR1, replace(EMPTY_LOG, start=START))) is Status.INFRA
 
 
 def test_a_well_ended_run_without_its_end_record_is_damaged_on_the_way(artifact: Artifact) -> None:
@@ -196,7 +240,7 @@ def test_a_well_ended_run_without_its_end_record_is_damaged_on_the_way(artifact:
 def test_a_lost_record_is_noticed_by_the_count(artifact: Artifact) -> None:
     short = RunnerLog(
         start=START, platform=None, contexts=(), phases=(), buffers=None, memory=(), generations=(GENERATION,),
-        fault=None, end=End(exit_code=0, n_records=3, clock=CLOCK), unknown_lines=(),
+        fault=None, end=End(exit_code=0, n_records=3, clock=LATER), unknown_lines=(),
     )  # fmt: skip
     judgement = judge(artifact, 0, short)
     assert status(judgement) is Status.INFRA
@@ -210,20 +254,21 @@ def test_records_of_another_run_are_not_taken(artifact: Artifact) -> None:
     assert status(judgement) is Status.INFRA
 
 
-def test_ok_with_too_few_generations_fails(artifact: Artifact) -> None:
+def test_ok_with_too_few_generations_is_no_answer_and_not_the_models(artifact: Artifact) -> None:
     none = RunnerLog(
         start=START, platform=None, contexts=(), phases=(PHASE,), buffers=None, memory=(), generations=(), fault=None,
         end=End(exit_code=0, n_records=2, clock=CLOCK), unknown_lines=(),
     )  # fmt: skip
     judgement = judge(artifact, 0, none)
-    assert status(judgement) is Status.FAIL
+    assert status(judgement) is Status.INFRA
     assert judgement.error is not None
-    assert judgement.error.message == "the runner said OK after 0 of 1 generations"
+    assert judgement.error.message == ("the records do not answer the job: the runner said OK after 0 of 1 generations")
 
 
 def test_lines_of_the_memory_killers_are_found_and_others_not() -> None:
     kernel = "09-14 17:16:41.100 0 0 E : Out of memory: Killed process 8123 (snapgate-runner)"
-    assert memory_killer_lines("I am: fine\n" + kernel + "\n" + LMKD + "\nI Zygote: exited due to signal 9") == (
+    idle = "09-14 17:16:41.000 400 400 I lowmemorykiller: Using psi monitors for memory pressure detection\n"
+    assert memory_killer_lines("I am: fine\n" + idle + kernel + "\n" + LMKD + "\nI Zygote: exited due to signal 9") == (
         kernel,
         " ".join(LMKD.split()),
     )
