@@ -43,6 +43,7 @@ class SnapGateError(Exception):
         super().__init__(what, found, expected, next_step)
 
     def __str__(self) -> str:
+        """One line, also where a library's own words in it are several."""
         parts = [self.what]
         if self.found is not None:
             parts.append(f"found: {self.found}")
@@ -50,7 +51,7 @@ class SnapGateError(Exception):
             parts.append(f"expected: {self.expected}")
         if self.next_step is not None:
             parts.append(f"next step: {self.next_step}")
-        return "; ".join(parts)
+        return " ".join("; ".join(parts).split("\n"))
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, self.found, self.expected, self.next_step, self.__dict__))

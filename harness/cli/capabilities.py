@@ -80,6 +80,12 @@ def _qnn() -> Missing | None:
     for module in ("onnxruntime_qnn", "onnx", "safetensors"):
         if importlib.util.find_spec(module) is None:
             return Missing(reason=f"Python package {module} is not installed", remedy="pip install 'snapgate[prepare]'")
+    spec = importlib.util.find_spec("onnxruntime_qnn")
+    if spec is None or spec.origin is None or not (Path(spec.origin).parent / "libQnnHtp.so").is_file():
+        return Missing(
+            reason="onnxruntime_qnn is there without its libQnnHtp.so",
+            remedy="pip install --force-reinstall onnxruntime-qnn",
+        )
     return None
 
 

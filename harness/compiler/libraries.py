@@ -13,6 +13,7 @@ from harness.errors import HostError
 
 PACKAGE: Final = "onnxruntime_qnn"
 EP_NAME: Final = "QNNExecutionProvider"
+EP_LIBRARY: Final = "libonnxruntime_providers_qnn.so"
 
 
 def library_folder() -> Path:
@@ -24,7 +25,16 @@ def library_folder() -> Path:
             expected="x86-64 Linux with glibc 2.35 or newer and CPython 3.11 to 3.14",
             next_step="pip install 'snapgate[prepare]'",
         )
-    return Path(found.origin).parent
+    folder = Path(found.origin).parent
+    absent = [name for name in (EP_LIBRARY, "libQnnHtp.so", "libQnnSystem.so") if not (folder / name).is_file()]
+    if absent:
+        raise HostError(
+            f"onnxruntime-qnn in {folder} is not whole",
+            found=f"no {', no '.join(absent)}",
+            expected="the package as its wheel has it",
+            next_step="pip install --force-reinstall onnxruntime-qnn",
+        )
+    return folder
 
 
 def htp_session(
@@ -40,7 +50,7 @@ def htp_session(
     ``verbose``: graphs are left as they are, and the library says of each node why it takes it or not.
     """
     folder = library_folder()
-    onnxruntime.register_execution_provider_library(EP_NAME, str(folder / "libonnxruntime_providers_qnn.so"))
+    onnxruntime.register_execution_provider_library(EP_NAME, str(folder / EP_LIBRARY))
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
     if not devices:
         raise HostError("onnxruntime-qnn offers no device", found="none", next_step="pip install 'snapgate[prepare]'")

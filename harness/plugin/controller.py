@@ -61,7 +61,8 @@ class Controller:
         if self._settings.require_device and not any(not phone.virtual for phone in phones.phones):
             raise InfraError(
                 "no real phone, and --require-device was given",
-                found="; ".join(phones.unusable) or "nothing attached",
+                found="; ".join([*(f"{phone.serial}: virtual" for phone in phones.phones), *phones.unusable])
+                or "nothing attached",
                 expected="at least one usable phone",
                 next_step="attach one, allow USB debugging on it, and look at `snapgate devices`",
             )

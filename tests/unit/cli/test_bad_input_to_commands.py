@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.cli.main import main
+from harness.errors import UserError
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 GATE = ["gate", "--journal", str(DATA / "journals" / "perf_pass"), "--limits", str(DATA / "limits_performance.toml")]
@@ -82,3 +84,22 @@ def test_a_port_of_the_environment_that_is_none_is_named_like_any_other(
     assert code == 20
     assert "'usb' is not a port" in err
     assert told(capsys, GATE)[0] == 0
+
+
+def test_a_package_without_its_libraries_is_the_hosts_fault_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "onnxruntime_qnn.py").write_text("raise ImportError('libQnnHtp.so: cannot open shared object file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "onnxruntime_qnn", raising=False)
+    checkpoint = Path(__file__).resolve().parents[3] / "models" / "tiny-llama"
+    code, out, err = told(capsys, ["prepare", str(checkpoint), "--soc", "gen3", "--out", str(tmp_path / "out")])
+    assert (code, out) == (21, "")
+    assert "is not whole; found: no libonnxruntime_providers_qnn.so, no libQnnHtp.so" in err
+    assert "next step: pip install --force-reinstall onnxruntime-qnn" in err
+    assert not (tmp_path / "out").exists()
+    assert told(capsys, GATE)[0] == 0
+
+
+def test_an_error_is_one_line_whatever_a_library_says() -> None:
+    assert str(UserError("a", found="first\nsecond", next_step="c")) == "a; found: first second; next step: c"

@@ -223,14 +223,14 @@ def test_one_virtual_run_passes_accuracy_while_its_speed_is_invalid(make, runs):
         Limit(metric=name, minimum=low, reason="t", date="2026-01-01")
         for name, low in (("decode_snr_db", 30.0), ("decode_tps", 1.0), ("dsp_arch_matches", 1.0))
     ]
-    verdict = judge_journal(Journal(runs=(virtual,), logits=(logits(make),)), limits)
+    opened = make.session("s", required=("accuracy", "placement"))
+    journal = Journal(sessions=(opened,), runs=(virtual,), logits=(logits(make),))
+    verdict = judge_journal(journal, limits)
     status = {v.metric: v.status for v in verdict.verdicts}
     assert verdict.status is Status.PASS
     assert status["decode_snr_db"] is Status.PASS
     assert status["decode_tps"] is Status.INVALID
-    assert judge_journal(Journal(runs=(virtual,), logits=(logits(make),)), limits, release=True).status is (
-        Status.INVALID
-    )
+    assert judge_journal(journal, limits, release=True).status is (Status.INVALID)
 
 
 def constant(run, token=0):
@@ -377,7 +377,8 @@ def test_a_cell_that_did_not_run_keeps_the_run_from_passing(make, runs, status, 
         Limit(metric="decode_snr_db", minimum=1.0, reason="t", date="2026-01-01"),
         Limit(metric="cpu_nodes", maximum=0.0, reason="t", date="2026-01-01"),
     ]
-    passing = Journal(runs=tuple(runs), logits=(logits(make),))
+    opened = make.session("s", required=("accuracy", "placement"))
+    passing = Journal(sessions=(opened,), runs=tuple(runs), logits=(logits(make),))
     assert judge_journal(passing, limits).status is Status.PASS
     verdict = judge_journal(dataclasses.replace(passing, not_covered=(entry,)), limits)
     assert verdict.status is expected
