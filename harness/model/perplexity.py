@@ -33,11 +33,14 @@ def tokenize(tokenizer: Path, text: str) -> list[int]:
 
 def read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
+        text = path.read_text(encoding="utf-8")
+        if "\0" in text:
+            raise ValueError(f"a NUL character at {text.index(chr(0))}, so it is a binary file")
+    except (OSError, ValueError) as exc:
         raise UserError(
             f"{path} cannot be read as text", found=str(exc), expected="a UTF-8 text file", next_step="check the path"
         ) from exc
+    return text
 
 
 def load_corpus(text: Path, tokenizer: Path, facts: ModelFacts, *, context_length: int) -> Corpus:
