@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import harness
 from harness.cli import (
+    baseline,
     devices,
     doctor,
     export,
@@ -47,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
         devices,
         virtual,
         gate,
+        baseline,
         recompute,
         metrics,
         report,
