@@ -38,6 +38,10 @@ class ArtifactRow:
     target: str
     size: Figure
     context: int
+    moved: Figure
+    """Estimated bytes read and written in one decode step"""
+    accuracy: str
+    """Of the compiled graph against fp32, at preparation"""
     files: tuple[tuple[str, str], ...]
     """Context binary and its sha256"""
     tools: str
@@ -84,8 +88,21 @@ def artifact_rows(manifests: Sequence[ArtifactManifest]) -> tuple[ArtifactRow, .
                 target=clean(f"{target.part}, SoC number {target.soc_number}, HTP v{target.htp_arch}"),
                 size=figure(sum(c.n_bytes for c in manifest.contexts), "bytes"),
                 context=recipe.context_length,
+                moved=figure(manifest.bytes_per_token, "bytes", why="no AR-1 graph"),
+                accuracy=_accuracy(manifest),
                 files=tuple((clean(c.file), clean(c.sha256)) for c in manifest.contexts),
                 tools=clean(", ".join(f"{name} {version}" for name, version in sorted(manifest.tools.items()))),
             )
         )
     return tuple(rows)
+
+
+def _accuracy(manifest: ArtifactManifest) -> str:
+    found = manifest.accuracy
+    if found is None:
+        return "not measured"
+    layers = ", ".join(number(value, decimals=1) for value in found.layer_snr_db)
+    return clean(
+        f"logits {number(found.logits_snr_db, decimals=1)} dB, same first choice at "
+        f"{number(100 * found.top1_agreement, decimals=1)} % of {found.n_positions} positions; layers {layers} dB"
+    )

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 
 from harness.cli.command import Subcommands, printer
+from harness.measure.statistics import perplexity_ratio_interval
 from harness.model.hub import locate
+from harness.record.artifact import ArtifactManifest
 from harness.soc import KvPrecision, Precision, find_soc
 
 
@@ -78,7 +80,8 @@ def add_command(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from harness.compiler.prepare import export_encodings, prepare
+    from harness.compiler.exports import export_encodings
+    from harness.compiler.prepare import prepare
 
     progress = printer("prepare")
     artifact = prepare(
@@ -98,5 +101,37 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.write_encodings is not None:
         export_encodings(artifact, arguments.write_encodings, arguments.encodings_layout)
+    for line in accuracy_lines(artifact.manifest):
+        print(line)
     print(f"{artifact.folder}")
     return 0
+
+
+def accuracy_lines(manifest: ArtifactManifest) -> list[str]:
+    """What the compiled graph lost against fp32, and what a token costs."""
+    lines = []
+    figures = {figure.graph: figure for figure in manifest.quality}
+    fp32, compiled = figures.get("fp32"), figures.get(str(manifest.recipe.kv))
+    if fp32 is not None and compiled is not None:
+        gap = 100 * (compiled.perplexity / fp32.perplexity - 1)
+        line = f"perplexity {compiled.perplexity:.4f}, {gap:+.2f} % over fp32"
+        n_scored = [compiled.n_scored_tokens // compiled.n_windows] * compiled.n_windows
+        interval = None
+        if compiled.window_nll and len(compiled.window_nll) == len(fp32.window_nll):
+            interval = perplexity_ratio_interval(compiled.window_nll, fp32.window_nll, n_scored)
+        if interval is not None:
+            line += f" (95 %: {100 * (interval[0] - 1):+.2f} to {100 * (interval[1] - 1):+.2f}, paired over windows)"
+        lines.append(f"{line}; {100 * fp32.perplexity / compiled.perplexity:.1f} % of fp32's quality")
+    accuracy = manifest.accuracy
+    if accuracy is not None:
+        layers = " ".join(f"{value:.1f}" for value in accuracy.layer_snr_db)
+        lines.append(
+            f"SNR in dB behind each layer {layers}, logits {accuracy.logits_snr_db:.1f}; same first choice as fp32 at "
+            f"{accuracy.top1_agreement:.1%} of {accuracy.n_positions} positions"
+        )
+    size = sum(context.n_bytes for context in manifest.contexts)
+    if manifest.bytes_per_token is not None:
+        lines.append(
+            f"{size / 2**20:.2f} MiB of binaries; about {manifest.bytes_per_token / 2**20:.2f} MiB moved per token"
+        )
+    return lines

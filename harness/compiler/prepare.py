@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from harness import __version__
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, compile_graph
+from harness.compiler.exports import ENCODINGS_NAME
+from harness.compiler.figures import measured_accuracy
 from harness.compiler.libraries import library_folder
 from harness.compiler.recipe import KV_CHOICES, Plan, check_plan, choose_kv, overrides_sha256, recorded_weights
 from harness.compiler.reuse import find_reusable
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 HELDOUT_NAME: Final = "heldout.txt"
-ENCODINGS_NAME: Final = "encodings.json"
-"""In an artifact of a quantised precision: the encoding of every activation and weight, 1.0.0 layout."""
 MAX_GRAPH_RUNS: Final = 2000
 """Bounds the time of one perplexity figure: with a prefill of a few tokens, fewer windows are measured."""
 MIN_WINDOWS: Final = 8
@@ -122,6 +122,7 @@ def prepare(
         work = _Work(checkpoint=source, plan=plan, folder=folder, corpus=corpus, progress=progress)
         _build_float_graphs(work)
         quality, text, chosen = _build_compiled_graphs(work, calibration)
+        accuracy = measured_accuracy(folder, plan, source.facts, corpus, _graph_spec, progress)
         compiled = _compile_all(work)
         (folder / "rope.bin").write_bytes(rope_file_bytes(source.facts, context))
         shutil.copyfile(source.tokenizer_path, folder / TOKENIZER)
@@ -141,21 +142,13 @@ def prepare(
             checkpoint_sha256=source.sha256,
             files_sha256=_hash_files(folder),
             quality=quality,
+            accuracy=accuracy,
             notes=source.notes,
         )
         write_json(folder / MANIFEST_NAME, manifest)
         publish(folder, out / manifest.name)
     progress(f"artifact {out / manifest.name} is ready")
     return load_artifact(out / manifest.name)
-
-
-def export_encodings(artifact: Artifact, path: Path, layout: str) -> None:
-    """Write the encodings of an artifact to a file of the user's."""
-    if artifact.manifest.recipe.precision is Precision.FP16:
-        raise UserError(
-            "an fp16 artifact has no encodings", found=str(artifact.folder), next_step="leave --write-encodings out"
-        )
-    write_encodings(path, read_encodings(artifact.path(ENCODINGS_NAME)), layout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,18 +74,20 @@ def measure_perplexity(
 ) -> PerplexityFigure:
     """exp(mean NLL) over ``windows`` (indices; default all)."""
     chosen = range(len(corpus.windows)) if windows is None else windows
-    total, n_scored = 0.0, 0
+    sums: list[float] = []
+    n_scored = 0
     for n_done, index in enumerate(chosen):
         if n_done and n_done % 26 == 0:
             progress(f"perplexity of {graph}: {n_done} of {len(chosen)} windows")
         nll = decoder.window_nll(corpus.windows[index])
-        total += float(nll.sum())
+        sums.append(float(nll.sum()))
         n_scored += len(nll)
     return PerplexityFigure(
         engine=engine,
         graph=graph,
-        perplexity=math.exp(total / n_scored),
+        perplexity=math.exp(math.fsum(sums) / n_scored),
         n_windows=len(chosen),
         n_scored_tokens=n_scored,
         corpus_sha256=corpus.sha256,
+        window_nll=tuple(sums),
     )

@@ -146,6 +146,20 @@ class PerplexityFigure:
     n_windows: int
     n_scored_tokens: int
     corpus_sha256: str
+    window_nll: tuple[float, ...] = ()
+    """Sum of the NLL of each window, in order: two figures over the same windows are compared window by window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyFigures:
+    """The graph that was compiled against the fp32 graph, on the same held-out tokens, by onnxruntime on the CPU."""
+
+    layer_snr_db: tuple[float, ...]
+    """Residual stream behind each layer."""
+    logits_snr_db: float
+    top1_agreement: float
+    """Share of positions where both graphs choose the same token."""
+    n_positions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +176,8 @@ class ArtifactManifest:
     files_sha256: dict[str, str]
     """Path below the artifact folder to sha256: every file but the manifest itself."""
     quality: tuple[PerplexityFigure, ...]
+    accuracy: AccuracyFigures | None = None
+    """None: not measured, for want of held-out text."""
     notes: tuple[str, ...] = ()
     """What the checkpoint's files contradict or leave doubtful, in sentences; nothing of it stopped the preparation."""
 
@@ -174,6 +190,18 @@ class ArtifactManifest:
     @property
     def name(self) -> str:
         return f"{self.model.name}-{self.recipe.precision}-{self.recipe.kv}-{self.target.part}"
+
+    @property
+    def bytes_per_token(self) -> int | None:
+        """Estimate of what one decode step moves: the AR-1 binary read once, the cache read, its new column written.
+
+        None where there is no AR-1 graph. A binary that also holds the prefill graph counts whole.
+        """
+        for context in self.contexts:
+            for graph in context.graphs:
+                if graph.n_tokens == 1:
+                    return context.n_bytes + sum(tensor.n_bytes for tensor in (*graph.inputs, *graph.outputs))
+        return None
 
     def graph(self, n_tokens: int) -> tuple[ContextFile, GraphSpec]:
         for context in self.contexts:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from harness.compiler.execute import emulated_decoder, run_context
-from harness.compiler.prepare import export_encodings, prepare
+from harness.compiler.exports import export_encodings
+from harness.compiler.prepare import prepare
 from harness.errors import CheckpointError, CompileError, UserError
 from harness.model.reference import load_reference, reference_facts
 from harness.record.artifact import Artifact, load_artifact
@@ -112,9 +114,22 @@ def test_the_quality_of_every_graph_is_measured_on_the_same_windows(w8a16: Artif
     figures = w8a16.manifest.quality
     assert [figure.graph for figure in figures] == ["fp32", "kv16", "kv8"]
     assert len({(figure.corpus_sha256, figure.n_windows, figure.n_scored_tokens) for figure in figures}) == 1
+    for figure in figures:
+        assert len(figure.window_nll) == figure.n_windows
+        assert math.exp(sum(figure.window_nll) / figure.n_scored_tokens) == pytest.approx(figure.perplexity)
     fp32, kv16, kv8 = (figure.perplexity for figure in figures)
     assert kv16 == pytest.approx(fp32, rel=0.003)
     assert kv8 == pytest.approx(fp32, rel=0.003)
+
+
+def test_the_compiled_graph_is_set_against_fp32_layer_by_layer(w8a16: Artifact, fp16: Artifact) -> None:
+    for artifact, least in ((w8a16, 30.0), (fp16, 55.0)):
+        found = artifact.manifest.accuracy
+        assert found is not None
+        assert len(found.layer_snr_db) == 4
+        assert min(*found.layer_snr_db, found.logits_snr_db) > least
+        assert found.top1_agreement > 0.95
+        assert found.n_positions == 128
 
 
 def test_graph_inputs_and_outputs_are_integers_at_w8a16_and_halves_at_fp16(w8a16: Artifact, fp16: Artifact) -> None:
@@ -181,6 +196,7 @@ def test_without_held_out_text_no_quality_is_claimed(tmp_path: Path, prepare_sma
         model, soc=find_soc("elite"), precision=Precision.FP16, context=16, prefill=8, out=tmp_path / "out"
     )
     assert artifact.manifest.quality == ()
+    assert artifact.manifest.accuracy is None
     assert artifact.manifest.target.htp_arch == 79
 
 

@@ -300,6 +300,12 @@ def test_quality_at_preparation_is_set_against_fp32(view) -> None:
     assert (rows["kv16"].gap.text, rows["kv16"].chosen) == ("1.000", False)
 
 
+def test_an_artifact_says_what_it_lost_against_fp32_and_what_a_token_moves(view) -> None:
+    (row,) = view.artifacts
+    assert row.accuracy == "logits 41.5 dB, same first choice at 98.2 % of 512 positions; layers 45.0, 44.2 dB"
+    assert row.moved.text == "not measured"
+
+
 def test_the_articles_start_up_table_stands_beside_the_measured_phases(view) -> None:
     rows = {row.phase: row for row in view.startup.rows}
     backend = rows["QNN backend initialisation"]
