@@ -9,26 +9,6 @@
 namespace snapgate {
 namespace {
 
-struct Range {
-    double lowest;
-    double highest;
-};
-
-Range range_of(DType dtype) noexcept {
-    switch (dtype) {
-    case DType::kUFixed8:
-        return {0, 255};
-    case DType::kUFixed16:
-        return {0, 65535};
-    case DType::kSFixed8:
-        return {-128, 127};
-    case DType::kSFixed16:
-        return {-32768, 32767};
-    default:
-        return {-2147483648.0, 2147483647.0};
-    }
-}
-
 // std::nearbyint would follow the process's rounding mode; this does not.
 double round_half_to_even(double value) noexcept {
     const double below = std::floor(value);
@@ -71,10 +51,10 @@ std::uint32_t Encoding::encode(float real) const noexcept {
     default:
         break;
     }
-    const Range range = range_of(dtype);
+    const IntegerRange range = range_of(dtype);
     const float steps = real / static_cast<float>(scale); // in float32, as ONNX defines QuantizeLinear
     const double q = round_half_to_even(static_cast<double>(steps)) + zero_point;
-    const double clamped = std::isnan(q) ? zero_point : std::clamp(q, range.lowest, range.highest);
+    const double clamped = std::isnan(q) ? zero_point : std::clamp<double>(q, range.lowest, range.highest);
     return static_cast<std::uint32_t>(static_cast<std::int64_t>(clamped));
 }
 

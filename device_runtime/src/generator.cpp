@@ -9,16 +9,6 @@
 namespace snapgate {
 namespace {
 
-Status terminated_if_asked() {
-    if (!stop_requested()) {
-        return {};
-    }
-    return Fault{
-        ExitCode::kTerminated,       "generation",        "a signal asked the runner to stop",
-        "SIGTERM, SIGINT or SIGHUP", "to finish the job", "run the job again",
-    };
-}
-
 GenerationRecord start_record(const Prompt& prompt, std::uint32_t repetition, bool warmup) {
     GenerationRecord record;
     record.prompt_id = prompt.prompt_id;
@@ -140,7 +130,7 @@ Status Generator::step(StepGraph& graph, Span<const std::int32_t> tokens, Genera
             logits_file_->add(graph.logits(row));
         }
     }
-    return terminated_if_asked();
+    return terminated_if_asked("generation");
 }
 
 Status Generator::score_rows(const StepGraph& graph, const Prompt& prompt, std::uint32_t first, std::uint32_t n_rows,

@@ -71,7 +71,8 @@ TensorSpec read_tensor(const json& object, const std::string& path) {
         tensor.scale = reader.number("scale");
     }
     if (reader.has("zero_point") && !reader.field("zero_point").is_null()) {
-        tensor.zero_point = reader.integer<std::int32_t>("zero_point", -65535, 65535);
+        const IntegerRange range = range_of(tensor.dtype); // outside it no element stands for 0
+        tensor.zero_point = reader.integer<std::int32_t>("zero_point", range.lowest, range.highest);
     }
     reader.finish();
     const bool encoded = tensor.scale.has_value() && tensor.zero_point.has_value();

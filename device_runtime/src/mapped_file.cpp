@@ -27,7 +27,8 @@ Fault system_fault(const std::string& path, const char* what) {
 } // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // Not to wait for the other end of a pipe; a regular file is read the same with O_NONBLOCK as without.
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) {
         return system_fault(path, "the file cannot be opened");
     }

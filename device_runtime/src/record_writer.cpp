@@ -1,10 +1,14 @@
 #include "record_writer.h"
 
 #include "log.h"
+#include "signals.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,19 +53,48 @@ Status RecordWriter::open_folder(const std::string& folder) {
     if (!file_) {
         return io_fault(path_, "the record file cannot be created");
     }
+    file_bytes_ = 0;
     return {};
+}
+
+// Waits in poll, the one call that a signal always ends, and never hands over more than a pipe takes at once.
+void RecordWriter::write_to_watcher(const std::string& line) noexcept {
+    for (std::size_t done = 0; stdout_ && done < line.size();) {
+        pollfd watched{stdout_.get(), POLLOUT, 0};
+        const int ready = stop_requested() ? poll(&watched, 1, 0) : poll(&watched, 1, 1000);
+        if (ready == 0 && stop_requested()) {
+            log_line("note", "stdout is stalled; records go on to the file");
+            stdout_ = FileDescriptor();
+        }
+        if (ready == 0 || (ready < 0 && errno == EINTR)) {
+            continue;
+        }
+        const std::size_t n = std::min<std::size_t>(line.size() - done, PIPE_BUF);
+        if (!write_fully(stdout_.get(), line.data() + done, n)) {
+            log_line("note", "stdout is closed; records go on to the file");
+            stdout_ = FileDescriptor();
+        }
+        done += n;
+    }
 }
 
 Status RecordWriter::write_line(std::string line) {
     line.push_back('\n');
     ++n_written_;
-    if (stdout_ && !write_fully(stdout_.get(), line.data(), line.size())) {
-        log_line("note", "stdout is closed; records go on to the file");
-        stdout_ = FileDescriptor();
+    write_to_watcher(line);
+    if (!file_) {
+        return {};
     }
-    if (file_ && !write_fully(file_.get(), line.data(), line.size())) {
-        return io_fault(path_, "a record cannot be written");
+    if (!write_fully(file_.get(), line.data(), line.size())) {
+        Fault fault = io_fault(path_, "a record cannot be written");
+        // What was written of the line goes away, so that the next one, which may still fit, does not end up in it.
+        const auto whole = static_cast<off_t>(file_bytes_);
+        if (ftruncate(file_.get(), whole) != 0 || lseek(file_.get(), whole, SEEK_SET) != whole) {
+            file_ = FileDescriptor();
+        }
+        return fault;
     }
+    file_bytes_ += line.size();
     return {};
 }
 

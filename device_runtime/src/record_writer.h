@@ -18,8 +18,9 @@ class RecordWriter {
     // Creates `folder` (one level) and `folder`/records.jsonl, replacing an older one. IO_FAILED names the path.
     Status open_folder(const std::string& folder);
 
-    // Each line is handed to the system before the call returns. IO_FAILED when the file cannot take it; a closed
-    // stdout is no fault: the watcher is gone, the file goes on.
+    // Each line is handed to the system before the call returns. IO_FAILED when the file cannot take it, which then
+    // ends with the line before. A closed stdout is no fault: the watcher is gone, the file goes on. So it does when a
+    // stop is asked for while stdout takes nothing.
     template <typename Record>
     Status write(const Record& record) {
         return write_line(to_line(record));
@@ -29,10 +30,12 @@ class RecordWriter {
 
   private:
     Status write_line(std::string line);
+    void write_to_watcher(const std::string& line) noexcept;
 
     FileDescriptor stdout_;
     FileDescriptor file_;
     std::string path_;
+    std::uint64_t file_bytes_ = 0; // of whole lines
     std::uint64_t n_written_ = 0;
 };
 

@@ -138,7 +138,7 @@ Status guarded(Work work) noexcept {
 }
 
 // Writes the last records. A record that cannot be written decides the exit code only if nothing else went wrong.
-ExitCode finish(const Status& outcome, RecordWriter& records) {
+ExitCode write_end(const Status& outcome, RecordWriter& records) {
     ExitCode code = ExitCode::kOk;
     if (!outcome) {
         const Fault& fault = outcome.fault();
@@ -155,6 +155,18 @@ ExitCode finish(const Status& outcome, RecordWriter& records) {
         return code == ExitCode::kOk ? end.fault().code : code;
     }
     return code;
+}
+
+// Even memory that is short when the last records are made does not change how the process ends.
+ExitCode finish(const Status& outcome, RecordWriter& records) noexcept {
+    try {
+        return write_end(outcome, records);
+    } catch (const std::exception& error) {
+        log_line("error", error.what());
+    } catch (...) {
+        log_line("error", "the last records could not be made");
+    }
+    return outcome ? ExitCode::kInternal : outcome.fault().code;
 }
 
 } // namespace

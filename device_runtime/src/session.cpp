@@ -12,9 +12,11 @@
 namespace snapgate {
 namespace {
 
-// Runs one load phase and records how long it took. A phase that fails leaves no record; the error says where.
+// Runs one load phase and records how long it took, unless a stop was asked for. A phase that fails leaves no record;
+// the error says where.
 template <typename Work>
 auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work) -> decltype(work()) {
+    SNAPGATE_TRY(terminated_if_asked(name));
     set_crash_place(name, 0);
     PhaseRecord phase{name, detail, monotonic_ns(), 0};
     auto result = work();

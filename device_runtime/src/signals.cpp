@@ -13,13 +13,14 @@ namespace {
 constexpr std::array kStopSignals = {SIGTERM, SIGINT, SIGHUP};
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
-volatile std::sig_atomic_t stop_flag = 0;
+std::atomic<bool> stop_flag{false}; // set on whichever thread the signal comes to, a library's too
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 std::atomic<const char*> place{"start"};
 std::atomic<unsigned long> place_step{0};
 std::array<struct sigaction, kCrashSignals.size()> previous;
 alignas(16) std::array<char, 64 * 1024> alternate_stack;
 
-void on_stop(int) noexcept { stop_flag = 1; }
+void on_stop(int) noexcept { stop_flag.store(true, std::memory_order_relaxed); }
 
 // Async-signal-safe pieces of a line.
 void put(const char* text) noexcept {
@@ -58,11 +59,13 @@ void on_crash(int signal) noexcept {
 void install_signal_handlers() noexcept {
     struct sigaction action{};
     action.sa_handler = on_stop;
+    action.sa_flags = SA_RESTART; // a library that waits for the DSP is not to see EINTR
     for (const int signal : kStopSignals) {
         sigaction(signal, &action, nullptr);
     }
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, nullptr);
+    sigaction(SIGXFSZ, &action, nullptr);
 
     stack_t stack{};
     stack.ss_sp = alternate_stack.data();
@@ -75,7 +78,21 @@ void install_signal_handlers() noexcept {
     }
 }
 
-bool stop_requested() noexcept { return stop_flag != 0; }
+bool stop_requested() noexcept { return stop_flag.load(std::memory_order_relaxed); }
+
+Status terminated_if_asked(const char* where) {
+    if (!stop_requested()) {
+        return {};
+    }
+    return Fault{
+        ExitCode::kTerminated,
+        where,
+        "a signal asked the runner to stop",
+        "SIGTERM, SIGINT or SIGHUP",
+        "to finish the job",
+        "run the job again",
+    };
+}
 
 void set_crash_place(const char* what, unsigned long step) noexcept {
     place.store(what, std::memory_order_relaxed);

@@ -35,6 +35,27 @@ constexpr bool is_fixed(DType dtype) noexcept {
            dtype == DType::kSFixed16;
 }
 
+struct IntegerRange {
+    std::int32_t lowest;
+    std::int32_t highest;
+};
+
+// What a raw element can be, of the integer types.
+constexpr IntegerRange range_of(DType dtype) noexcept {
+    switch (dtype) {
+    case DType::kUFixed8:
+        return {0, 255};
+    case DType::kUFixed16:
+        return {0, 65535};
+    case DType::kSFixed8:
+        return {-128, 127};
+    case DType::kSFixed16:
+        return {-32768, 32767};
+    default:
+        return {INT32_MIN, INT32_MAX};
+    }
+}
+
 // The names of the job file: "float16", "ufixed8", ...
 const char* name_of(DType dtype) noexcept;
 std::optional<DType> dtype_from_name(const std::string& name) noexcept;

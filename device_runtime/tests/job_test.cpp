@@ -248,6 +248,11 @@ TEST_CASE("scale and zero point go with fixed-point types, both or none") {
     json negative = job_json();
     negative["contexts"][0]["graphs"][0]["inputs"][4]["scale"] = -0.5;
     check_invalid(negative, "job.contexts[0].graphs[0].inputs[4].scale");
+    json outside = job_json(); // of uint8: no element would stand for 0
+    outside["contexts"][0]["graphs"][0]["inputs"][4]["zero_point"] = 256;
+    check_invalid(outside, "job.contexts[0].graphs[0].inputs[4].zero_point");
+    outside["contexts"][0]["graphs"][0]["inputs"][4]["zero_point"] = -1;
+    check_invalid(outside, "job.contexts[0].graphs[0].inputs[4].zero_point");
 }
 
 TEST_CASE("one AR-1 graph and at most one larger are accepted") {

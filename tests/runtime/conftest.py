@@ -146,11 +146,10 @@ class RunnerProcess:
         self.out = folder / "out"
         self.process = subprocess.Popen(
             build.command("snapgate-runner", "--job", path, "--out", self.out, *options),
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
-            **popen,
+            **{"stdout": subprocess.PIPE, **popen},
         )
 
     def wait_for(self, kind: str, count: int = 1) -> None:
@@ -162,15 +161,14 @@ class RunnerProcess:
                 return
         raise AssertionError(f"the runner ended without enough {kind} records")
 
-    def finish(self) -> Outcome:
-        with self.process:
-            stdout, stderr = self.process.communicate(timeout=550)
+    def finish(self, timeout: float = 550) -> Outcome:
+        stdout, stderr = self.process.communicate(timeout=timeout)
         records = self.out / "records.jsonl"
         lines = tuple(records.read_text().splitlines()) if records.is_file() else ()
         return Outcome(
             returncode=self.process.returncode,
             lines=lines,
-            stdout=stdout,
+            stdout=stdout or "",
             stderr=stderr,
             log=parse_runner_lines(lines),
             folder=self.out,
