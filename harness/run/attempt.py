@@ -29,6 +29,7 @@ from harness.run.workload import Workload, make_job
 
 RECORDS: Final = "records.jsonl"
 RECORDS_LIMIT: Final = 256 * 1024 * 1024
+_BACK_S: Final = 4.0
 _LOGITS_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}\.bin")
 _UNKNOWN: Final = Conditions(
     battery_percent=None,
@@ -93,6 +94,15 @@ def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
         attempt.error = RunError(status=Status.INFRA, kind="HostError", message=text)
     finally:
         with contextlib.suppress(InfraError, HostError):
+            _tidy(phone, name)
+
+
+def _tidy(phone: LeasedPhone, name: str) -> None:
+    """Take the run folder off the phone. A cable that was pulled and put back needs a moment first."""
+    try:
+        phone.store.remove_run_folder(name)
+    except InfraError:
+        if phone.device.wait(_BACK_S):
             phone.store.remove_run_folder(name)
 
 
