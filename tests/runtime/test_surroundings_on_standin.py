@@ -62,6 +62,7 @@ def test_a_stop_while_loading_ends_the_run_before_the_next_phase(quantised):
     assert calls[-4:] == ["destroyPowerConfigId", "deviceFree", "backendFree", "logFree"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_stalls_does_not_hold_up_a_stop(quantised):
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)  # less than the records of one load
