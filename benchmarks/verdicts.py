@@ -372,6 +372,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "",
         "Not measured here: the phone time that steady-state detection saves against a fixed wait.",
         "",
+        (
+            "What to keep in mind: the rule was tuned (treatment of outliers, weights of the looks, error rate) "
+            "while looking at runs of this benchmark. The seed is fresh, but noise models and effects are the "
+            'ones it was tuned on, so these figures are no test on unseen conditions. "6 of 6" gives each metric '
+            "noise of its own; on a phone metrics move together, so read it as an upper end. The rivals always "
+            "run A first, then B."
+        ),
+        "",
     ]
     arguments.out.write_text("\n".join([*head, *body]).rstrip() + "\n", encoding="utf-8")
     say(f"wrote {arguments.out}")
