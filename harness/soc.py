@@ -112,7 +112,7 @@ class PrecisionFloor:
         return max(self.vendor_arch or 0, self.emulator_arch)
 
 
-_EVERY_ARCH: Final = "compiled and executed on the emulator for every arch of the table; the vendor names no floor"
+_EVERY_ARCH: Final = "compiled for soc 30, 36 and 57 and executed on the emulator; the vendor names no floor"
 _FP16_SOURCE: Final = (
     "a maintainer in microsoft/onnxruntime#21848 (v73); emulator: soc 30 refused with 1002, soc 36 runs"
 )
