@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds one CMake preset of device_runtime: host, host-asan, linux-arm64 or android-arm64.
+# Builds one CMake preset of device_runtime: host, host-asan, linux-arm64 or android-arm64; or one target of it.
 set -eu
 cd "$(dirname "$0")/.."
-preset=${1:?usage: tools/build-runner.sh PRESET}
+preset=${1:?usage: tools/build-runner.sh PRESET [TARGET]}
+target=${2:-all}
 case $preset in
   android-arm64)
     [ -n "${ANDROID_NDK_HOME:-}" ] || {
@@ -23,7 +24,7 @@ mkdir -p build
 printf '[runner] building preset %s\n' "$preset"
 if ! { cmake --preset "$preset" -S device_runtime -DNLOHMANN_JSON_INCLUDE_DIR="$json" \
          -DCATCH2_INCLUDE_DIR="$PWD/build/cxx/catch2/install/include" &&
-       cmake --build "build/$preset" --parallel 2; } > "$log" 2>&1; then
+       cmake --build "build/$preset" --target "$target" --parallel 2; } > "$log" 2>&1; then
   tail -40 "$log" >&2
   echo "error: the runner did not build; the whole log is in $log" >&2
   exit 22

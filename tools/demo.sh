@@ -6,7 +6,7 @@ started=$(date +%s)
 say() { printf '[demo %3ds] %s\n' "$(($(date +%s) - started))" "$*"; }
 
 say 'building the runner and preparing the model for gen3 (fp16, then w8a16), side by side'
-tools/build-runner.sh host &
+tools/build-runner.sh host snapgate-runner &
 builder=$!
 status=0
 for precision in fp16 w8a16; do
