@@ -322,7 +322,7 @@ def _artifact_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
 
 
 def _series_rows(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
-    """Metric to its series, in the catalogue's order; the latest figure is that of the session that started last."""
+    """Metric to its series, in the catalogue's order; the latest figure comes from whichever session started last."""
     heads = connection.execute(sa.select(sessions.c.session_id, sessions.c.started_at)).all()
     started = {head.session_id: head.started_at for head in heads}
     c = measurements.c

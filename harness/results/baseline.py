@@ -45,7 +45,7 @@ def promote(journal: Journal, *, reason: str, now: datetime) -> Baseline:
     """The speed figures of a session as a baseline. Refused: no reason, or no figure that nothing refutes."""
     if not reason.strip():
         raise UserError(
-            "a baseline needs a reason", found="an empty text", expected="why this session may be the measure"
+            "a baseline needs a reason", found="an empty text", expected="why these figures may be the measure"
         )
     runs = {run.run_id: run for run in journal.runs}
     figures: list[BaselineFigure] = []
