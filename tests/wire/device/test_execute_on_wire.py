@@ -110,10 +110,18 @@ def when_running(device: AdbDevice, act: Callable[[], object]) -> threading.Thre
 
 
 def processes(device: AdbDevice) -> str:
-    return device.script(
-        'for p in /proc/[0-9]*/cmdline; do grep -aq "snapgate-[rs]unner\\|snapgate-[s]ensors" "$p" && echo "$p"; done',
-        what="look",
-    ).text
+    """Ours that are left on the phone; a process that was told to end has 10 s to do so."""
+    left = ""
+    for _ in range(40):
+        left = device.script(
+            'for p in /proc/[0-9]*/cmdline; do grep -aq "snapgate-[rs]unner\\|snapgate-[s]ensors" "$p" '
+            '&& echo "$p"; done',
+            what="look",
+        ).text
+        if left == "":
+            break
+        time.sleep(0.25)
+    return left
 
 
 def journalled(results: Path) -> tuple[RunRecord, ...]:
