@@ -25,6 +25,7 @@ enum class ExitCode : int {
     kOutOfMemory = 30,
     kIoFailed = 31,
     kTerminated = 40,
+    kHung = 41,
     kInternal = 70,
 };
 
@@ -33,7 +34,7 @@ struct NamedExitCode {
     const char* name;
 };
 
-constexpr std::array<NamedExitCode, 19> kExitCodes = {{
+constexpr std::array<NamedExitCode, 20> kExitCodes = {{
     {ExitCode::kOk, "OK"},
     {ExitCode::kUsage, "USAGE"},
     {ExitCode::kJobInvalid, "JOB_INVALID"},
@@ -52,6 +53,7 @@ constexpr std::array<NamedExitCode, 19> kExitCodes = {{
     {ExitCode::kOutOfMemory, "OUT_OF_MEMORY"},
     {ExitCode::kIoFailed, "IO_FAILED"},
     {ExitCode::kTerminated, "TERMINATED"},
+    {ExitCode::kHung, "HUNG"},
     {ExitCode::kInternal, "INTERNAL"},
 }};
 

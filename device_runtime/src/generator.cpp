@@ -1,6 +1,7 @@
 #include "generator.h"
 
 #include "heap_counter.h"
+#include "progress.h"
 #include "signals.h"
 
 #include <algorithm>
@@ -34,6 +35,11 @@ std::uint64_t max_logits_rows(const Prompt& prompt) noexcept {
     return prompt.tokens.size() + n_fed_back;
 }
 
+std::uint64_t max_stamps(const Prompt& prompt) noexcept {
+    constexpr std::uint64_t kRelayouts = 8; // more than any prompt needs
+    return 1 + 2 * prompt.tokens.size() + kRelayouts + prompt.n_gen;
+}
+
 Result<GenerationRecord> Generator::run(const Prompt& prompt, std::uint32_t repetition, bool warmup) {
     GenerationRecord record = start_record(prompt, repetition, warmup);
     keeps_logits_ = prompt.keep_logits && logits_file_ != nullptr;
@@ -45,6 +51,7 @@ Result<GenerationRecord> Generator::run(const Prompt& prompt, std::uint32_t repe
 
     const std::uint64_t allocations_before = heap_allocation_count();
     record.start_ns = monotonic_ns();
+    stamps_.add(StampKind::kStart, record.start_ns);
     SNAPGATE_TRY(prefill(prompt, record));
     if (prompt.mode == PromptMode::kGenerate) {
         SNAPGATE_TRY(generate(prompt, record));
@@ -76,8 +83,11 @@ Status Generator::prefill(const Prompt& prompt, GenerationRecord& record) {
         StepGraph& graph = next_prefill_graph(prompt);
         const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(graph.n_tokens(), tokens.size() - done));
         PrefillChunk chunk{n, graph.n_tokens(), monotonic_ns(), 0};
+        stamps_.add(StampKind::kChunk, chunk.start_ns, static_cast<std::int32_t>(n),
+                    static_cast<std::int32_t>(graph.n_tokens()));
         SNAPGATE_TRY(step(graph, tokens.subspan(done, n), record));
         chunk.end_ns = monotonic_ns();
+        stamps_.add(StampKind::kChunkEnd, chunk.end_ns);
         record.prefill.push_back(chunk);
         if (prompt.mode == PromptMode::kScore) {
             SNAPGATE_TRY(score_rows(graph, prompt, done, n, record));
@@ -95,7 +105,9 @@ Status Generator::generate(const Prompt& prompt, GenerationRecord& record) {
     for (std::uint32_t i = 0;; ++i) {
         const std::int32_t greedy = argmax(last_row_);
         const std::int32_t id = prompt.forced.empty() ? greedy : prompt.forced[i];
-        record.token_ns.push_back(monotonic_ns());
+        const std::int64_t known_ns = monotonic_ns();
+        stamps_.add(StampKind::kToken, known_ns, id, greedy);
+        record.token_ns.push_back(known_ns);
         record.token_ids.push_back(id);
         record.argmax_ids.push_back(greedy);
         if (prompt.forced.empty() && !prompt.ignore_eos && is_eos(id)) {
@@ -117,9 +129,9 @@ Status Generator::generate(const Prompt& prompt, GenerationRecord& record) {
 Status Generator::step(StepGraph& graph, Span<const std::int32_t> tokens, GenerationRecord& record) {
     const auto n_tokens = static_cast<std::uint32_t>(tokens.size());
     lay_out(graph.past_columns(), record);
-    set_crash_place("graph execution", ++n_steps_);
+    set_progress("graph execution", ++n_steps_, Watch::kYes);
     SNAPGATE_TRY(graph.step(tokens, cache_.length()));
-    set_crash_place("generation", n_steps_);
+    set_progress("generation", n_steps_, Watch::kYes);
     if (cache_.needs_more_columns(n_tokens)) {
         lay_out(cache_.max_columns(), record);
     }
@@ -156,6 +168,7 @@ void Generator::lay_out(std::uint32_t columns, GenerationRecord& record) noexcep
     const std::int64_t start = monotonic_ns();
     if (cache_.use_columns(columns)) {
         record.relayout_ns += monotonic_ns() - start;
+        stamps_.add(StampKind::kRelayout, record.relayout_ns);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "logits_file.h"
 #include "records.h"
 #include "result.h"
+#include "stamp_file.h"
 #include "step_graph.h"
 
 #include <cstdint>
@@ -16,13 +17,16 @@ namespace snapgate {
 // Rows of logits that a prompt can produce at most.
 std::uint64_t max_logits_rows(const Prompt& prompt) noexcept;
 
+// Stamps that a prompt can produce at most.
+std::uint64_t max_stamps(const Prompt& prompt) noexcept;
+
 class Generator {
   public:
     // `chunk` is the AR-N graph; it may be the AR-1 graph again when the artifact has no other. `logits_file` may be
     // null when no prompt wants its logits kept. All are borrowed.
-    Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache,
+    Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache, StampFile& stamps,
               LogitsFile* logits_file) noexcept
-        : model_(model), chunk_(chunk), single_(single), cache_(cache), logits_file_(logits_file) {}
+        : model_(model), chunk_(chunk), single_(single), cache_(cache), stamps_(stamps), logits_file_(logits_file) {}
 
     // TERMINATED after the step during which a stop was asked for; EXECUTE_FAILED from the library, or when a score
     // is not a finite number.
@@ -42,6 +46,7 @@ class Generator {
     StepGraph& chunk_;
     StepGraph& single_;
     KvCache& cache_;
+    StampFile& stamps_;
     LogitsFile* logits_file_;
     bool keeps_logits_ = false;
     LogitsRow last_row_; // of the last real token seen

@@ -65,6 +65,13 @@ enum class PerformanceMode { kDefault, kBurst };
 
 const char* name_of(PerformanceMode mode) noexcept;
 
+// How the process is to behave, whatever it runs.
+struct JobOptions {
+    double watchdog_s = 0; // longest that one load phase or graph execution may take; 0: any time
+    bool heartbeat = true;
+    bool stamps = true; // stamps.bin
+};
+
 struct Job {
     std::string run_id;
     std::string nonce;
@@ -74,6 +81,7 @@ struct Job {
     JobModel model;
     std::vector<JobContext> contexts;
     std::vector<Prompt> prompts;
+    JobOptions options;
 };
 
 // JOB_INVALID names the JSON path of the first thing wrong: an unknown, missing or repeated field, a wrong type, a

@@ -14,6 +14,7 @@ constexpr std::uint32_t kMaxExtent = 1U << 20;
 constexpr std::uint32_t kMaxLayers = 1024;
 constexpr std::uint32_t kMaxRepetitions = 1'000'000;
 constexpr std::size_t kMaxRank = 8;
+constexpr double kMaxSeconds = 86'400;
 constexpr std::size_t kMaxGraphs = 64;
 constexpr std::size_t kMaxTensors = 4 * kMaxLayers;
 
@@ -213,6 +214,26 @@ void check_graph_sizes(const Job& job) {
     }
 }
 
+JobOptions read_options(const json& object, const std::string& path) {
+    ObjectReader reader(object, path);
+    JobOptions options;
+    if (reader.has("watchdog_s") && !reader.field("watchdog_s").is_null()) {
+        options.watchdog_s = reader.number("watchdog_s");
+        if (!(options.watchdog_s > 0 && options.watchdog_s <= kMaxSeconds)) {
+            refuse(reader.path_of("watchdog_s"), "wrong value", shown(object["watchdog_s"]),
+                   "null, or more than 0 and at most 86400");
+        }
+    }
+    if (reader.has("heartbeat")) {
+        options.heartbeat = reader.boolean("heartbeat");
+    }
+    if (reader.has("stamps")) {
+        options.stamps = reader.boolean("stamps");
+    }
+    reader.finish();
+    return options;
+}
+
 Job read_job(const json& document) {
     ObjectReader reader(document, "job");
     Job job;
@@ -233,6 +254,9 @@ Job read_job(const json& document) {
     job.prompts = read_objects(reader, "prompts", kMaxExtent, [&job](const json& object, const std::string& path) {
         return read_prompt(object, path, job.model);
     });
+    if (reader.has("options")) {
+        job.options = read_options(reader.field("options"), "job.options");
+    }
     reader.finish();
     check_graph_sizes(job);
     return job;

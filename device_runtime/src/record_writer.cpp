@@ -1,6 +1,8 @@
 #include "record_writer.h"
 
+#include "clock.h"
 #include "log.h"
+#include "progress.h"
 #include "signals.h"
 
 #include <algorithm>
@@ -78,7 +80,41 @@ void RecordWriter::write_to_watcher(const std::string& line) noexcept {
     }
 }
 
+void RecordWriter::write_heartbeat(const FixedText& line) noexcept {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    pollfd watched{stdout_.get(), POLLOUT, 0};
+    if (lock && stdout_ && poll(&watched, 1, 0) == 1 && (watched.revents & POLLOUT) != 0) {
+        write_fully(stdout_.get(), line.data(), line.size());
+    }
+}
+
+void RecordWriter::write_last_words(const FixedText& error, ExitCode code) noexcept {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) {
+        return; // a record is half written: another line would only damage it
+    }
+    const ClockReading clock = read_clocks();
+    FixedText end;
+    end.put(R"({"type": "end", "exit_code": )").put(static_cast<unsigned long>(code));
+    end.put(R"(, "n_records": )").put(static_cast<unsigned long>(n_written_ + 1));
+    end.put(R"(, "clock": {"monotonic_ns": )").put(static_cast<unsigned long>(clock.monotonic_ns));
+    end.put(R"(, "boottime_ns": )").put(static_cast<unsigned long>(clock.boottime_ns));
+    end.put(R"(, "realtime_ns": )").put(static_cast<unsigned long>(clock.realtime_ns)).put("}}\n");
+    pollfd watched{stdout_.get(), POLLOUT, 0};
+    const bool is_read = stdout_ && poll(&watched, 1, 0) == 1 && (watched.revents & POLLOUT) != 0;
+    for (const FixedText* line : {&error, static_cast<const FixedText*>(&end)}) {
+        if (file_) {
+            write_fully(file_.get(), line->data(), line->size());
+        }
+        if (is_read) {
+            write_fully(stdout_.get(), line->data(), line->size());
+        }
+    }
+}
+
 Status RecordWriter::write_line(std::string line) {
+    const std::lock_guard lock(mutex_);
+    const Unwatched waiting_for_a_reader;
     line.push_back('\n');
     ++n_written_;
     write_to_watcher(line);

@@ -1,11 +1,14 @@
-// Writes records as JSON Lines: to records.jsonl, which is the truth, and to stdout for whoever watches.
+// Writes records as JSON Lines: to records.jsonl, which is the truth, and to stdout for whoever watches. One thread
+// writes records; a second one may write heartbeats and the last words of a hung process.
 #pragma once
 
 #include "file_descriptor.h"
+#include "fixed_text.h"
 #include "records.h"
 #include "result.h"
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 namespace snapgate {
@@ -28,10 +31,18 @@ class RecordWriter {
 
     std::uint64_t n_written() const noexcept { return n_written_; }
 
+    // For the second thread. A heartbeat goes to stdout alone, and nowhere when a record is being written or when
+    // stdout takes nothing.
+    void write_heartbeat(const FixedText& line) noexcept;
+
+    // For a process that ends in the middle of a call: `error`, a whole line, and the end record, without allocation.
+    void write_last_words(const FixedText& error, ExitCode code) noexcept;
+
   private:
     Status write_line(std::string line);
     void write_to_watcher(const std::string& line) noexcept;
 
+    std::mutex mutex_; // held while a record is written: never in the timed loop
     FileDescriptor stdout_;
     FileDescriptor file_;
     std::string path_;

@@ -1,13 +1,16 @@
 #include "runner.h"
 
+#include "companion.h"
 #include "generator.h"
 #include "job.h"
 #include "log.h"
 #include "logits_file.h"
 #include "mapped_file.h"
 #include "process_memory.h"
+#include "progress.h"
 #include "record_writer.h"
 #include "session.h"
+#include "stamp_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -62,23 +65,43 @@ Result<std::optional<LogitsFile>> create_logits_file(const Job& job, const StepG
     return std::optional<LogitsFile>(*std::move(file));
 }
 
+Result<StampFile> create_stamp_file(const Job& job, const std::string& folder) {
+    if (!job.options.stamps) {
+        return StampFile();
+    }
+    std::uint64_t most = 0;
+    for (const Prompt& prompt : job.prompts) {
+        most = std::max(most, max_stamps(prompt));
+    }
+    return StampFile::create(folder, most);
+}
+
 Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
     auto logits_file = create_logits_file(job, session.single_graph(), folder);
     if (!logits_file) {
         return std::move(logits_file).fault();
     }
-    Generator generator(job.model, session.chunk_graph(), session.single_graph(), session.cache(),
+    auto stamps = create_stamp_file(job, folder);
+    if (!stamps) {
+        return std::move(stamps).fault();
+    }
+    Generator generator(job.model, session.chunk_graph(), session.single_graph(), session.cache(), *stamps,
                         logits_file->has_value() ? &**logits_file : nullptr);
-    for (const Prompt& prompt : job.prompts) {
+    for (std::size_t index = 0; index < job.prompts.size(); ++index) {
+        const Prompt& prompt = job.prompts[index];
         for (std::uint32_t i = 0; i < prompt.warmups + prompt.repetitions; ++i) {
             const bool warmup = i < prompt.warmups;
-            auto generation = generator.run(prompt, warmup ? i : i - prompt.warmups, warmup);
+            const std::uint32_t repetition = warmup ? i : i - prompt.warmups;
+            stamps->begin(static_cast<std::uint32_t>(index), repetition, warmup);
+            auto generation = generator.run(prompt, repetition, warmup);
             if (!generation) {
                 return std::move(generation).fault();
             }
             SNAPGATE_TRY(records.write(*generation));
+            stamps->clear();
         }
     }
+    set_progress("end", 0, Watch::kNo);
     return records.write(read_process_memory("end"));
 }
 
@@ -107,6 +130,7 @@ Status dump_cache(KvCache& cache, const std::string& folder) {
 
 // The session and all it holds are gone when this returns: power votes are withdrawn before the end record.
 Status run(const Job& job, const RunJob& command, RecordWriter& records) {
+    const Companion companion({job.options.watchdog_s, job.options.heartbeat}, records);
     auto session = Session::load(job, records);
     if (!session) {
         return std::move(session).fault();

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "graph_shape.h"
 #include "process_memory.h"
+#include "progress.h"
 #include "qnn_codes.h"
 #include "signals.h"
 #include "verify.h"
@@ -17,7 +18,7 @@ namespace {
 template <typename Work>
 auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work) -> decltype(work()) {
     SNAPGATE_TRY(terminated_if_asked(name));
-    set_crash_place(name, 0);
+    set_progress(name, 0, Watch::kYes);
     PhaseRecord phase{name, detail, monotonic_ns(), 0};
     auto result = work();
     phase.end_ns = monotonic_ns();

@@ -72,6 +72,21 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How the runner is to behave, whatever it runs."""
+
+    watchdog_s: float | None = None
+    """Longest that one load phase or graph execution may take before the runner ends itself (HUNG); None: any time."""
+    heartbeat: bool = True
+    """A line a second on stdout while there is progress."""
+    stamps: bool = True
+    """``stamps.bin``, from which a killed generation is recovered."""
+
+
+DEFAULT_OPTIONS: Final = RunOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     schema: str
     run_id: str
@@ -82,3 +97,4 @@ class Job:
     model: JobModel
     contexts: tuple[JobContext, ...]
     prompts: tuple[Prompt, ...]
+    options: RunOptions = DEFAULT_OPTIONS

@@ -153,6 +153,25 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A generation that has no record, as far as it came (``stamps.py``); never part of a figure.
+
+    Fields are as in ``Generation``.
+    """
+
+    prompt_id: str
+    repetition: int
+    warmup: bool
+    start_ns: int
+    prefill: tuple[PrefillChunk, ...]
+    """Whole steps only."""
+    relayout_ns: int
+    token_ns: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    argmax_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerFault:
     """One structured error. ``exit_code`` is listed in ``schema/exit_codes.json``."""
 
@@ -165,6 +184,15 @@ class RunnerFault:
     next_step: str
     qnn_code: int | None
     qnn_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """At most one a second, on stdout only, and only after progress. Not kept: ``records.jsonl`` has none."""
+
+    phase: str
+    step: int
+    monotonic_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +218,8 @@ class RunnerLog:
     end: End | None
     unknown_lines: tuple[str, ...]
     """Lines that are no record (cut short, or somebody else's output), at most 20, each at most 200 characters."""
+    unfinished: Unfinished | None = None
+    """The generation that a killed process was at; never counted among ``generations``."""
 
 
 EMPTY_LOG = RunnerLog(
@@ -214,11 +244,14 @@ _KINDS: dict[str, type[Any]] = {
     "memory": Memory,
     "generation": Generation,
     "error": RunnerFault,
+    "heartbeat": Heartbeat,
     "end": End,
 }
 
 
 _INTEGER_BITS: Final = 63
+_HEARTBEAT_START: Final = '{"type": "heartbeat"'
+_MAX_HEARTBEAT: Final = 1000
 _MAX_LINE: Final = 64 * 1024 * 1024
 
 
@@ -228,6 +261,22 @@ def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
     What the journal cannot hold, or a division overflows on, is no record: NaN, infinity, an integer over 64 bits, a
     text without a UTF-8 form.
     """
+    found, unknown = _read_lines(lines)
+    return RunnerLog(
+        start=_last(found["start"]),
+        platform=_last(found["platform"]),
+        contexts=tuple(found["context"]),
+        phases=tuple(found["phase"]),
+        buffers=_last(found["buffers"]),
+        memory=tuple(found["memory"]),
+        generations=tuple(found["generation"]),
+        fault=_last(found["error"]),
+        end=_last(found["end"]),
+        unknown_lines=tuple(unknown),
+    )
+
+
+def _read_lines(lines: Iterable[str]) -> tuple[dict[str, list[Any]], list[str]]:
     found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
     unknown: list[str] = []
     for line in lines:
@@ -243,18 +292,15 @@ def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError, UserError):
             if len(unknown) < 20:
                 unknown.append(line.strip()[:200])
-    return RunnerLog(
-        start=_last(found["start"]),
-        platform=_last(found["platform"]),
-        contexts=tuple(found["context"]),
-        phases=tuple(found["phase"]),
-        buffers=_last(found["buffers"]),
-        memory=tuple(found["memory"]),
-        generations=tuple(found["generation"]),
-        fault=_last(found["error"]),
-        end=_last(found["end"]),
-        unknown_lines=tuple(unknown),
-    )
+    return found, unknown
+
+
+def heartbeat_step(line: str) -> int | None:
+    """The step a heartbeat tells; None: the line is something else."""
+    if not line.startswith(_HEARTBEAT_START) or len(line) > _MAX_HEARTBEAT:
+        return None
+    beats: list[Heartbeat] = _read_lines([line])[0]["heartbeat"]
+    return beats[0].step if beats else None
 
 
 def _no_number(text: str) -> float:

@@ -59,6 +59,7 @@ RUNNER_EXITS: Final[Mapping[int, Meaning]] = {
     30: Meaning(name="OUT_OF_MEMORY", blame=Blame.MEMORY, why="an allocation failed"),
     31: Meaning(name="IO_FAILED", blame=Blame.LAB, why="the records could not be written on the phone"),
     40: Meaning(name="TERMINATED", blame=Blame.LAB, why="somebody ended the runner"),
+    41: Meaning(name="HUNG", blame=Blame.LAB_TRANSIENT, why="a call into the QNN library did not return"),
     70: Meaning(name="INTERNAL", blame=Blame.MODEL, why="the runner contradicts itself; no lab fault can do that"),
 }
 """The runner's codes of ``record/schema/exit_codes.json``; a test holds the two together."""

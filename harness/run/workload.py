@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Final
 
 from harness.errors import UserError
 from harness.record.artifact import Artifact, ArtifactManifest
-from harness.record.job import JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Prompt
+from harness.record.job import DEFAULT_OPTIONS, JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Prompt, RunOptions
 
 ROPE_FILE = "rope.bin"
+_WATCHDOG_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """``deadline_s``: for the whole runner process. ``stall_s``: for the next record of it."""
+    """``deadline_s``: for the whole runner process. ``stall_s``: for the next line of it.
+
+    Without ``options.watchdog_s`` the runner's own watchdog gets most of ``stall_s``: a hung call is then reported by
+    the runner, with its phase and step, before this host loses patience.
+    """
 
     name: str
     prompts: tuple[Prompt, ...]
     performance_mode: str = "burst"
     deadline_s: float = 600.0
     stall_s: float = 300.0
+    options: RunOptions = DEFAULT_OPTIONS
 
     @property
     def expects_prompt_sensitivity(self) -> bool:
@@ -97,4 +104,11 @@ def make_job(workload: Workload, artifact: Artifact, *, run_id: str, nonce: str,
             for context in manifest.contexts
         ),
         prompts=workload.prompts,
+        options=_with_watchdog(workload),
     )
+
+
+def _with_watchdog(workload: Workload) -> RunOptions:
+    if workload.options.watchdog_s is not None:
+        return workload.options
+    return replace(workload.options, watchdog_s=_WATCHDOG_SHARE * workload.stall_s)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -94,6 +95,12 @@ def build_preset(preset: str) -> Build:
 @pytest.fixture(scope="session")
 def host_build() -> Build:
     return build_preset("host")
+
+
+@pytest.fixture(scope="session")
+def preset_build() -> Callable[[str], Build]:
+    """For a test that needs a build of its own kind."""
+    return build_preset
 
 
 BUILDS = [

@@ -51,6 +51,12 @@ std::optional<snapgate::qnn::abi::ErrorCode> enter(const std::string& call, cons
             std::raise(SIGSEGV);
         }
     }
+    for (const std::string& entry : split(setting("FAKE_QNN_HANG"), ',')) {
+        const auto parts = split(entry, ':');
+        while (parts.at(0) == call && parts.at(1) == nth) {
+            std::this_thread::sleep_for(std::chrono::hours(1));
+        }
+    }
     for (const std::string& entry : split(setting("FAKE_QNN_FAIL"), ',')) {
         const auto parts = split(entry, ':');
         if (parts.at(0) == call && parts.at(1) == nth) {

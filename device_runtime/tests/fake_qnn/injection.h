@@ -2,6 +2,7 @@
 //   FAKE_QNN_FAIL=graphExecute:3:6031   the third such call returns 6031 without doing anything
 //   FAKE_QNN_CRASH=graphExecute:2       the second such call dies of SIGSEGV
 //   FAKE_QNN_DELAY=graphExecute:50      every such call takes 50 ms longer
+//   FAKE_QNN_HANG=graphExecute:3        the third such call never returns
 //   FAKE_QNN_NULL=logFree               that slot of the function table is null
 //   FAKE_QNN_CORE=2.7.2, FAKE_QNN_SYSTEM=1.1.0, FAKE_QNN_BACKEND_ID=4   what the libraries claim to be
 //   FAKE_QNN_NAN=1                      all logits are NaN (float16 graphs)
