@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -226,8 +226,16 @@ def _celsius_divisor(node: Node, read: Sequence[int]) -> tuple[float, bool]:
 class SensorRecorder:
     """Runs the loop on the phone while a run goes on. Trouble with sensors never fails the run: ``state`` shows it."""
 
-    def __init__(self, device: AdbDevice, *, max_samples: int) -> None:
+    def __init__(
+        self,
+        device: AdbDevice,
+        *,
+        max_samples: int,
+        watch: Callable[[Sequence[Node], str], None] | None = None,
+    ) -> None:
+        """``watch`` sees every line as it comes, in the thread that reads; it must not raise."""
         self._device = device
+        self._watch = watch
         self._max_samples = max_samples
         self._lines: list[str] = []
         self._size = 0
@@ -305,3 +313,5 @@ class SensorRecorder:
         self._size += len(line) + 1
         if self._size <= _RAW_LIMIT:
             self._lines.append(printable(line, 1000))
+        if self._watch is not None:
+            self._watch(self.nodes, line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import secrets
 import sys
@@ -16,6 +17,7 @@ from harness.errors import InfraError, SnapGateError
 from harness.journal import JOURNAL_SCHEMA, End, Entry, JournalWriter, Session, read_journal
 from harness.plugin.case import cases
 from harness.plugin.conclusion import Conclusion, conclude
+from harness.plugin.live import Screen, screen_for
 from harness.plugin.options import Settings
 from harness.plugin.phones import NO_PHONES, PhoneList, PhoneRack, markers_asked_for
 from harness.plugin.replay import cells_of
@@ -38,6 +40,7 @@ class Controller:
         self._rack = PhoneRack()
         self._conclusion: Conclusion | None = None
         self._failed: str | None = None
+        self._screen: Screen | None = None
         self._broken: list[str] = []
         read_limits(settings.limits)
         self._cells = cells_of_run(settings)
@@ -45,12 +48,27 @@ class Controller:
         try:
             phones = self._find_phones() if self._live else NO_PHONES
             started = datetime.now(UTC)
-            self.share = Share(session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}", phones=phones)
+            self._screen = self._open_screen() if self._live else None
+            self.share = Share(
+                session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+                phones=phones,
+                live=None if self._screen is None else self._screen.address,
+            )
             if self._live:
                 self._write_session(started)
         except BaseException:
-            self._rack.close()
+            self._close()
             raise
+
+    def _close(self) -> None:
+        if self._screen is not None:
+            self._screen.close()
+        self._rack.close()
+
+    def _open_screen(self) -> Screen | None:
+        """While pytest configures itself, file descriptor 1 is still the terminal."""
+        workers = int(getattr(self._config.option, "numprocesses", None) or 1)
+        return screen_for(1, n_workers=workers, environment=dict(os.environ))
 
     def _find_phones(self) -> PhoneList:
         option = self._config.option
@@ -134,6 +152,8 @@ class Controller:
 
         A session that was stopped before its last test gets no ``End``, so its journal never passes.
         """
+        if self._screen is not None:
+            self._screen.close()
         if self._config.option.collectonly or session.exitstatus not in (
             pytest.ExitCode.OK,
             pytest.ExitCode.TESTS_FAILED,
@@ -171,7 +191,7 @@ class Controller:
             terminalreporter.write_line(f"broke without a verdict: {nodeid}")
 
     def pytest_unconfigure(self) -> None:
-        self._rack.close()
+        self._close()
 
 
 def cells_of_run(settings: Settings) -> tuple[Cell, ...]:

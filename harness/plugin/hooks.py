@@ -11,6 +11,7 @@ from harness.journal import JournalWriter, Plan
 from harness.plugin.case import Case, cases, parametrize
 from harness.plugin.controller import Controller, cells_of_run
 from harness.plugin.lab import Lab
+from harness.plugin.live import Channel, count_runs
 from harness.plugin.options import add_options, read_settings, suites_asked_for
 from harness.plugin.outcomes import as_error_if_infra, settle
 from harness.plugin.replay import ReplayLab
@@ -69,11 +70,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     distributes = worker == "main" and bool(getattr(config.option, "numprocesses", None))
     if settings.journal is not None or distributes or worker not in ("main", "gw0"):
         return
-    parameters = (item.callspec.params for item in session.items if isinstance(item, pytest.Function))
-    planned = [case.cell for case in (p.get("case") for p in parameters) if isinstance(case, Case)]
+    functions = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    pairs = [(item.callspec.params.get("case"), item.fixturenames) for item in functions]
+    planned = [case.cell for case, _ in pairs if isinstance(case, Case)]
     writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
     writer.append(Plan(session_id=share.session_id, cells=tuple(dict.fromkeys(planned))))
     writer.close()
+    if share.live is not None:
+        channel = Channel(share.live, worker)
+        channel.plan(count_runs([(case.id, names) for case, names in pairs if isinstance(case, Case)]))
+        channel.close()
 
 
 def worker_of(config: pytest.Config) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from harness.plugin.accuracy import (
     prompt_tokens,
 )
 from harness.plugin.case import Case
+from harness.plugin.live import Channel
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList
 from harness.plugin.replay import pick
@@ -39,6 +41,7 @@ from harness.record.vocabulary import Status
 from harness.results.gate import judge_journal, read_limits
 from harness.results.judge import not_measured
 from harness.run.execute import execute
+from harness.run.watch import Sign
 from harness.run.workload import Workload
 from harness.spec.models import load_catalogue
 
@@ -57,6 +60,8 @@ class Lab:
         self._share = share
         self._worker = worker
         self._capture = capture
+        self._saying = threading.Lock()
+        self._channel = None if share.live is None else Channel(share.live, worker)
         self._catalogue = load_catalogue(settings.models)
         self._limits = read_limits(settings.limits)
         self._writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
@@ -73,6 +78,8 @@ class Lab:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
+        if self._channel is not None:
+            self._channel.close()
 
     @property
     def phones(self) -> PhoneList:
@@ -215,16 +222,20 @@ class Lab:
                 next_step="prepare it again",
             )
         with self._lease(phones) as phone:
-            self._say(f"{workload.name} of {case.id} on {phone.facts.serial}")
-            record = execute(
-                phone,
-                artifact,
-                workload,
-                session_id=self._share.session_id,
-                results_dir=self._settings.results,
-                journal=self._writer,
-                progress=self._say,
-            )
+            return self._execute_on(phone, case, artifact, workload)
+
+    def _execute_on(self, phone: LeasedPhone, case: Case, artifact: Artifact, workload: Workload) -> RunRecord:
+        self._say(f"{workload.name} of {case.id} on {phone.facts.serial}")
+        record = execute(
+            phone,
+            artifact,
+            workload,
+            session_id=self._share.session_id,
+            results_dir=self._settings.results,
+            journal=self._writer,
+            progress=self._say,
+            tell=self._tell,
+        )
         self._entries.setdefault(case, []).append(record)
         return record
 
@@ -270,6 +281,16 @@ class Lab:
 
     def _say(self, text: str) -> None:
         """A progress line, past pytest's capture, so that it is seen while the test runs (also in xdist workers)."""
-        with self._capture.global_and_fixture_disabled() if self._capture is not None else contextlib.nullcontext():
+        if self._channel is not None:
+            self._channel.say(text)
+            return
+        with (
+            self._saying,
+            self._capture.global_and_fixture_disabled() if self._capture is not None else contextlib.nullcontext(),
+        ):
             sys.stderr.write(f"\n[{self._worker}] {text}")
             sys.stderr.flush()
+
+    def _tell(self, sign: Sign) -> None:
+        if self._channel is not None:
+            self._channel.tell(sign)

@@ -12,10 +12,12 @@ from harness.plugin.phones import PhoneList
 class Share:
     session_id: str
     phones: PhoneList
+    live: str | None = None
+    """Address of the controller's screen; None: there is none, write plain lines."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"session_id": self.session_id, "phones": self.phones.to_json()}
+        return {"session_id": self.session_id, "phones": self.phones.to_json(), "live": self.live}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Share:
-        return cls(session_id=data["session_id"], phones=PhoneList.from_json(data["phones"]))
+        return cls(session_id=data["session_id"], phones=PhoneList.from_json(data["phones"]), live=data["live"])

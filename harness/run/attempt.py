@@ -25,6 +25,7 @@ from harness.record.vocabulary import Status
 from harness.run.blame import Evidence, count_records, judge_run
 from harness.run.libraries import RuntimeFiles
 from harness.run.session import RunnerProcess
+from harness.run.watch import Watcher
 from harness.run.workload import Workload, make_job
 
 RECORDS: Final = "records.jsonl"
@@ -55,6 +56,7 @@ class Plan:
     run_id: str
     folder: Path
     progress: Callable[[str], None]
+    watcher: Watcher
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,12 +119,12 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
     attempt.files.append("job.json")
     since = _phone_time(phone)
     process = RunnerProcess(device=device, folder=remote, environment=plan.runtime.environment(remote))
-    recorder = SensorRecorder(device, max_samples=int(workload.deadline_s) + 30)
+    recorder = SensorRecorder(device, max_samples=int(workload.deadline_s) + 30, watch=plan.watcher.sample)
     recorder.start()
     logcat = ""
     try:
         plan.progress(f"running {workload.name} of {artifact.manifest.name} on phone {phone.facts.serial}")
-        result = process.run(deadline_s=workload.deadline_s, stall_s=workload.stall_s, progress=plan.progress)
+        result = process.run(deadline_s=workload.deadline_s, stall_s=workload.stall_s, watch=plan.watcher.line)
         refuse_reboot(phone, attempt.boot_id)
     except PhoneLostError:
         raise

@@ -27,11 +27,12 @@ from harness.record.vocabulary import Source, Status
 from harness.run.attempt import Attempt, Plan, try_once
 from harness.run.host import host_snapshot, host_state
 from harness.run.libraries import RuntimeFiles, runtime_files
+from harness.run.watch import Sign, Watcher
 from harness.run.workload import ROPE_FILE, Workload, check_workload
 from harness.soc import BY_PART
 
 
-def _silent(_: str) -> None:
+def _silent(_: object) -> None:
     pass
 
 
@@ -44,14 +45,16 @@ def execute(
     results_dir: Path,
     journal: JournalWriter,
     progress: Callable[[str], None] = _silent,
+    tell: Callable[[Sign], None] = _silent,
     runtime: RuntimeFiles | None = None,
     reconnect_s: float = 60.0,
 ) -> RunRecord:
     """Run ``workload`` on ``phone`` and journal it; its files are in ``results_dir/runs/<run_id>/``.
 
-    ``runtime``: runner and libraries, if not those that this host has for the phone's ABI. ``reconnect_s``: how long to
-    wait for a lost phone before the second try. Raises ``ArtifactError``, ``UserError`` or ``HostError`` when the run
-    cannot begin; on Ctrl-C the record is journalled too before the interrupt goes on.
+    ``tell`` gets signs of life while the run goes on, from several threads. ``runtime``: runner and libraries, if not
+    those that this host has for the phone's ABI. ``reconnect_s``: how long to wait for a lost phone before the second
+    try. Raises ``ArtifactError``, ``UserError`` or ``HostError`` when the run cannot begin; on Ctrl-C the record is
+    journalled too before the interrupt goes on.
     """
     check_artifact(artifact, phone)
     check_workload(workload, artifact.manifest)
@@ -62,6 +65,20 @@ def execute(
     started = datetime.now(UTC)
     run_id = f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     folder = results_dir / "runs" / run_id
+    watcher = Watcher(
+        run_id=run_id,
+        serial=phone.facts.serial,
+        cell=manifest.name,
+        workload=workload,
+        prefill_tokens=manifest.recipe.prefill_tokens,
+        tell=tell,
+        say=progress,
+    )
+
+    def told(text: str) -> None:
+        watcher.stage(text)
+        progress(text)
+
     plan = Plan(
         phone=phone,
         artifact=artifact,
@@ -70,7 +87,8 @@ def execute(
         files=(*runtime.all, *_artifact_files(artifact)),
         run_id=run_id,
         folder=folder,
-        progress=progress,
+        progress=told,
+        watcher=watcher,
     )
     began, before = time.monotonic(), host_snapshot()
     attempts, retried_because = 1, None
@@ -92,6 +110,7 @@ def execute(
             retried_because = f"{attempt.error.kind}: {attempt.error.message}"
             attempts = 2
             progress(f"trying once more after a fault of the lab: {attempt.error.message}")
+            watcher.restart()
     except BaseException as exc:
         # An interrupt, or a defect of this program: either way the model is not to blame, and the record says so.
         attempt.error = RunError(
@@ -132,6 +151,7 @@ def execute(
             retried_because=retried_because,
             error=attempt.error,
         )
+        watcher.over()
         journal.append(record)
     return record
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -52,15 +51,17 @@ class RunnerProcess:
     stderr: list[str] = field(default_factory=list)
     _size: int = 0
 
-    def run(self, *, deadline_s: float, stall_s: float, progress: Callable[[str], None]) -> ShellResult:
-        """Until the process ends. Whatever else ends the wait (time, Ctrl-C, a lost phone) ends the process too."""
-        reporter = _Heartbeat(progress)
+    def run(self, *, deadline_s: float, stall_s: float, watch: Callable[[str], None]) -> ShellResult:
+        """Until the process ends. Whatever else ends the wait (time, Ctrl-C, a lost phone) ends the process too.
+
+        ``watch`` sees every line of stdout as it comes.
+        """
 
         def on_line(line: str) -> None:
             self._size += len(line) + 1
             if self._size <= STDOUT_LIMIT:
                 self.stdout.append(line)
-            reporter.beat(len(self.stdout))
+            watch(line)
 
         def on_error_line(line: str) -> None:
             self.stderr.append(line[:STDERR_LINE])
@@ -93,18 +94,3 @@ class RunnerProcess:
         """End the process by its pid: asked first, killed after 3 s. A phone that is gone has ended it by itself."""
         with contextlib.suppress(InfraError, HostError):
             self.device.script(_STOP, self.folder, timeout_s=15, what="stop the runner")
-
-
-class _Heartbeat:
-    """A line every 5 s for whoever waits."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._began = time.monotonic()
-        self._next = self._began + 5
-
-    def beat(self, n_records: int) -> None:
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + 5
-            self._say(f"running for {now - self._began:.0f} s, {n_records} records")

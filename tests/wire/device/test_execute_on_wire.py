@@ -354,7 +354,7 @@ def test_an_interrupt_ends_the_runner_and_is_journalled(
     journal = JournalWriter(results / "journal" / "s1-main.jsonl")
 
     def interrupt(text: str) -> None:
-        if text.startswith("running for"):
+        if text.startswith("running for") and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
     chatty = replace(LONG_RUN, prompts=(replace(LONG, n_gen=10, repetitions=40),))
