@@ -1,16 +1,21 @@
-// Runs one prompt: chunked prefill, then greedy decoding or scoring. Single-threaded; nothing is allocated between
-// the first prefill chunk and the last token.
+// Runs one prompt: chunked prefill, then decoding or scoring. Single-threaded; nothing is allocated between the first
+// prefill chunk and the last token.
 #pragma once
 
 #include "job.h"
 #include "kv_cache.h"
 #include "logits_file.h"
+#include "output_file.h"
+#include "pacer.h"
 #include "records.h"
 #include "result.h"
+#include "sampler.h"
 #include "stamp_file.h"
 #include "step_graph.h"
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace snapgate {
 
@@ -20,35 +25,46 @@ std::uint64_t max_logits_rows(const Prompt& prompt) noexcept;
 // Stamps that a prompt can produce at most.
 std::uint64_t max_stamps(const Prompt& prompt) noexcept;
 
+// Where a generation leaves what it collects. Borrowed; `logits` and `outputs` may be null when no prompt wants them.
+struct Sinks {
+    StampFile* stamps;
+    LogitsFile* logits;
+    OutputFile* outputs;
+};
+
 class Generator {
   public:
-    // `chunk` is the AR-N graph; it may be the AR-1 graph again when the artifact has no other. `logits_file` may be
-    // null when no prompt wants its logits kept. All are borrowed.
-    Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache, StampFile& stamps,
-              LogitsFile* logits_file) noexcept
-        : model_(model), chunk_(chunk), single_(single), cache_(cache), stamps_(stamps), logits_file_(logits_file) {}
+    // `chunk` is the AR-N graph; it may be the AR-1 graph again when the artifact has no other. All are borrowed.
+    Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache, double pace_tps,
+              const Sinks& sinks);
 
     // TERMINATED after the step during which a stop was asked for; EXECUTE_FAILED from the library, or when a score
-    // is not a finite number.
+    // is not a finite number; PROMPT_TOO_LONG when what is kept in the cache leaves too little room.
     Result<GenerationRecord> run(const Prompt& prompt, std::uint32_t repetition, bool warmup);
 
   private:
+    Status prepare(const Prompt& prompt, GenerationRecord& record);
     StepGraph& next_prefill_graph(const Prompt& prompt) noexcept;
     Status prefill(const Prompt& prompt, GenerationRecord& record);
     Status generate(const Prompt& prompt, GenerationRecord& record);
-    Status step(StepGraph& graph, Span<const std::int32_t> tokens, GenerationRecord& record);
+    Status execute(StepGraph& graph, Span<const std::int32_t> tokens, GenerationRecord& record);
+    Status store(StepGraph& graph, std::uint32_t n_tokens, GenerationRecord& record);
     Status score_rows(const StepGraph& graph, const Prompt& prompt, std::uint32_t first, std::uint32_t n_rows,
                       GenerationRecord& record);
+    const char* stop_reason(const Prompt& prompt, std::int32_t id, std::uint32_t n_done) const noexcept;
     void lay_out(std::uint32_t columns, GenerationRecord& record) noexcept;
-    bool is_eos(std::int32_t id) const noexcept;
 
     const JobModel& model_;
     StepGraph& chunk_;
     StepGraph& single_;
     KvCache& cache_;
-    StampFile& stamps_;
-    LogitsFile* logits_file_;
+    Pacer pacer_;
+    Sinks sinks_;
+    Sampler sampler_;
+    std::vector<std::int32_t> feed_;      // the tokens of the prompt, behind one that the round before left over
+    std::optional<std::int32_t> pending_; // the last id generated, which no step has seen
     bool keeps_logits_ = false;
+    bool keeps_outputs_ = false;
     LogitsRow last_row_; // of the last real token seen
     unsigned long n_steps_ = 0;
 };

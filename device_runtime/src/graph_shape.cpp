@@ -1,5 +1,6 @@
 #include "graph_shape.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -46,6 +47,16 @@ class TensorTaker {
             return tensor_fault(graph_, name, "the tensor is too large", shape_text(shape), "less than 4 GiB");
         }
         return tensor;
+    }
+
+    // What is left, in the order of the names.
+    std::vector<const TensorSpec*> take_rest() {
+        std::vector<const TensorSpec*> rest;
+        for (const auto& [name, tensor] : by_name_) {
+            rest.push_back(tensor);
+        }
+        by_name_.clear();
+        return rest;
     }
 
     Status finish() const {
@@ -128,11 +139,20 @@ Result<GraphTensors> find_tensors(const GraphSpec& graph, const JobModel& model)
         SNAPGATE_TRY(take_into(outputs, key + "_out", {heads, 1, dim, n}, tensors.keys[layer]));
         SNAPGATE_TRY(take_into(outputs, value + "_out", {heads, 1, n, dim}, tensors.values[layer]));
     }
+    tensors.taps = outputs.take_rest();
+    for (const TensorSpec* tap : tensors.taps) {
+        const auto n_bytes = tap->n_bytes();
+        if (!n_bytes || !checked_narrow<std::uint32_t>(*n_bytes)) {
+            return tensor_fault(graph.name, tap->name, "the tensor is too large", shape_text(tap->shape),
+                                "less than 4 GiB");
+        }
+    }
     SNAPGATE_TRY(inputs.finish());
     SNAPGATE_TRY(outputs.finish());
     for (const auto* side : {&graph.inputs, &graph.outputs}) {
         for (const TensorSpec& tensor : *side) {
-            SNAPGATE_TRY(check_dtype(graph, tensor, &tensor == tensors.input_ids));
+            const bool is_tap = std::find(tensors.taps.begin(), tensors.taps.end(), &tensor) != tensors.taps.end();
+            SNAPGATE_TRY(is_tap ? Status() : check_dtype(graph, tensor, &tensor == tensors.input_ids));
         }
     }
     return tensors;

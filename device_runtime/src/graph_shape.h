@@ -19,9 +19,11 @@ struct GraphTensors {
     const TensorSpec* logits = nullptr;         // (1, N, vocab)
     std::vector<const TensorSpec*> keys;        // per layer (n_kv_heads, 1, head_dim, N)
     std::vector<const TensorSpec*> values;      // per layer (n_kv_heads, 1, N, head_dim)
+    std::vector<const TensorSpec*> taps;        // outputs of any other name and shape, which only a dump reads
 };
 
-// Finds every tensor by name; TENSOR_MISMATCH names one that is missing, extra, of a wrong shape or of a wrong dtype.
+// Finds every tensor by name; TENSOR_MISMATCH names one that is missing, an
+// input too many, one of a wrong shape or of a wrong dtype.
 // The result points into `graph`.
 Result<GraphTensors> find_tensors(const GraphSpec& graph, const JobModel& model);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "result.h"
+#include "sampler.h"
 #include "tensor_spec.h"
 
 #include <cstdint>
@@ -53,8 +54,13 @@ struct Prompt {
     PromptMode mode = PromptMode::kGenerate;
     std::vector<std::int32_t> tokens;
     std::uint32_t n_gen = 0;          // 0 exactly when the mode is score
-    std::vector<std::int32_t> forced; // empty, or n_gen ids fed instead of the greedy choice
+    std::vector<std::int32_t> forced; // empty, or n_gen ids fed instead of the choice
     bool ignore_eos = false;
+    std::vector<std::int32_t> stop_ids; // besides the model's eos_ids
+    std::optional<Sampling> sampling;   // nothing: greedy
+    bool keep_cache = false;            // go on behind what the prompt before left in the cache
+    std::uint32_t n_cached = 0;         // tokens that KvCache::fill puts into the cache first
+    std::vector<std::string> outputs;   // names of graph outputs to be dumped
     StepWith step_with = StepWith::kChunk;
     bool keep_logits = false;
     std::uint32_t warmups = 0;
@@ -69,7 +75,8 @@ const char* name_of(PerformanceMode mode) noexcept;
 struct JobOptions {
     double watchdog_s = 0; // longest that one load phase or graph execution may take; 0: any time
     bool heartbeat = true;
-    bool stamps = true; // stamps.bin
+    bool stamps = true;  // stamps.bin
+    double pace_tps = 0; // decode steps begin at most so often; 0: as soon as they can
 };
 
 struct Job {

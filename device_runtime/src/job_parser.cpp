@@ -14,6 +14,8 @@ constexpr std::uint32_t kMaxExtent = 1U << 20;
 constexpr std::uint32_t kMaxLayers = 1024;
 constexpr std::uint32_t kMaxRepetitions = 1'000'000;
 constexpr std::size_t kMaxRank = 8;
+constexpr double kMinPace = 0.001;
+constexpr double kMaxPace = 1e6;
 constexpr double kMaxSeconds = 86'400;
 constexpr std::size_t kMaxGraphs = 64;
 constexpr std::size_t kMaxTensors = 4 * kMaxLayers;
@@ -149,15 +151,63 @@ void check_prompt(const Prompt& prompt, const std::string& path, const JobModel&
         refuse(path + ".forced", "wrong number of forced ids", std::to_string(prompt.forced.size()),
                "none, or n_gen = " + std::to_string(prompt.n_gen));
     }
-    if (prompt.tokens.size() > model.context_length) {
+    if (prompt.tokens.size() + prompt.n_cached > model.context_length) {
         throw JsonRefusal{Fault{
             ExitCode::kPromptTooLong,
             path,
             "prompt '" + prompt.prompt_id + "' is longer than the context",
-            std::to_string(prompt.tokens.size()) + " tokens",
+            std::to_string(prompt.tokens.size()) + " tokens" +
+                (prompt.n_cached == 0 ? "" : " behind " + std::to_string(prompt.n_cached)),
             "at most " + std::to_string(model.context_length),
             "shorten the prompt, or prepare the model with a longer context",
         }};
+    }
+}
+
+Sampling read_sampling(const json& object, const std::string& path) {
+    ObjectReader reader(object, path);
+    Sampling sampling;
+    const auto number = [&reader, &object](const char* key, double otherwise, double above, double most,
+                                           const char* expected) {
+        if (!reader.has(key)) {
+            return otherwise;
+        }
+        const double value = reader.number(key);
+        if (!(value > above && value <= most)) {
+            refuse(reader.path_of(key), "wrong value", shown(object[key]), expected);
+        }
+        return value;
+    };
+    constexpr double kBelowZero = -1e-300;
+    sampling.temperature = number("temperature", 1, kBelowZero, 1e6, "0 (greedy) to 1000000");
+    sampling.top_p = number("top_p", 1, 0, 1, "more than 0 and at most 1");
+    sampling.repetition_penalty = number("repetition_penalty", 1, 0, 1e6, "more than 0 and at most 1000000");
+    if (reader.has("top_k")) {
+        sampling.top_k = reader.integer<std::uint32_t>("top_k", 0, 1U << 24);
+    }
+    if (reader.has("seed")) {
+        sampling.seed = reader.integer<std::uint64_t>("seed", 0, INT64_MAX);
+    }
+    reader.finish();
+    return sampling;
+}
+
+// What cannot go together, whatever the model.
+void check_combination(const Prompt& prompt, const std::string& path) {
+    const bool scores = prompt.mode == PromptMode::kScore;
+    if (prompt.sampling && (scores || !prompt.forced.empty())) {
+        refuse(path + ".sampling", "there is nothing to sample", scores ? "mode score" : "forced ids", "null");
+    }
+    if (prompt.keep_cache && (prompt.warmups != 0 || prompt.repetitions != 1)) {
+        refuse(path + ".keep_cache", "a round that keeps the cache cannot be repeated",
+               std::to_string(prompt.warmups) + " warmups, " + std::to_string(prompt.repetitions) + " repetitions",
+               "0 warmups, 1 repetition; or the whole dialogue listed again");
+    }
+    if (prompt.n_cached != 0 && prompt.keep_cache) {
+        refuse(path + ".n_cached", "the cache is either kept or filled", std::to_string(prompt.n_cached), "0");
+    }
+    if (scores && (prompt.keep_cache || prompt.n_cached != 0)) {
+        refuse(path, "a score starts with an empty cache", prompt.keep_cache ? "keep_cache" : "n_cached", "neither");
     }
 }
 
@@ -174,6 +224,27 @@ Prompt read_prompt(const json& object, const std::string& path, const JobModel& 
     if (reader.has("ignore_eos")) {
         prompt.ignore_eos = reader.boolean("ignore_eos");
     }
+    if (reader.has("stop_ids")) {
+        prompt.stop_ids = read_token_ids(reader, "stop_ids", model.vocab_size);
+    }
+    if (reader.has("sampling") && !reader.field("sampling").is_null()) {
+        prompt.sampling = read_sampling(reader.field("sampling"), reader.path_of("sampling"));
+    }
+    if (reader.has("keep_cache")) {
+        prompt.keep_cache = reader.boolean("keep_cache");
+    }
+    if (reader.has("n_cached")) {
+        prompt.n_cached = reader.integer<std::uint32_t>("n_cached", 0, kMaxExtent);
+    }
+    if (reader.has("outputs")) {
+        const json& names = reader.array("outputs");
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            if (!names[i].is_string() || names.size() > kMaxTensors) {
+                refuse(element_path(reader.path_of("outputs"), i), "wrong value", shown(names[i]), "a tensor's name");
+            }
+            prompt.outputs.push_back(names[i].get<std::string>());
+        }
+    }
     if (reader.has("step_with")) {
         prompt.step_with = reader.choice("step_with", {"chunk", "token"}) == 0 ? StepWith::kChunk : StepWith::kToken;
     }
@@ -188,6 +259,7 @@ Prompt read_prompt(const json& object, const std::string& path, const JobModel& 
     }
     reader.finish();
     check_prompt(prompt, path, model);
+    check_combination(prompt, path);
     return prompt;
 }
 
@@ -229,6 +301,13 @@ JobOptions read_options(const json& object, const std::string& path) {
     }
     if (reader.has("stamps")) {
         options.stamps = reader.boolean("stamps");
+    }
+    if (reader.has("pace_tps") && !reader.field("pace_tps").is_null()) {
+        options.pace_tps = reader.number("pace_tps");
+        if (!(options.pace_tps >= kMinPace && options.pace_tps <= kMaxPace)) {
+            refuse(reader.path_of("pace_tps"), "wrong value", shown(object["pace_tps"]),
+                   "null, or 0.001 to 1000000 tokens a second");
+        }
     }
     reader.finish();
     return options;

@@ -59,8 +59,30 @@ void KvCache::reset(std::uint32_t columns) noexcept {
     length_ = 0;
 }
 
+void KvCache::fill(std::uint32_t n_tokens) noexcept {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        const KvElement& key = layers_[i].elements.key;
+        const KvElement& value = layers_[i].elements.value;
+        for (std::size_t head = 0; head < shape_.n_kv_heads; ++head) {
+            for (std::size_t dim = 0; dim < shape_.head_dim; ++dim) {
+                for (std::size_t p = 0; p < std::min(n_tokens, columns_); ++p) {
+                    store_raw(keys(i), (head * shape_.head_dim + dim) * columns_ + p, key.n_bytes,
+                              key.pattern[(7 * p + 3 * head + 5 * dim) % kPatternSize]);
+                    store_raw(values(i), (head * columns_ + p) * shape_.head_dim + dim, value.n_bytes,
+                              value.pattern[(5 * p + 7 * head + 3 * dim + 1) % kPatternSize]);
+                }
+            }
+        }
+    }
+    length_ = n_tokens;
+}
+
 bool KvCache::use_columns(std::uint32_t columns) noexcept {
     if (columns == columns_) {
+        return false;
+    }
+    if (length_ == 0) { // nothing but padding, which looks the same at every stride
+        columns_ = columns;
         return false;
     }
     const std::size_t n_heads = shape_.n_kv_heads;

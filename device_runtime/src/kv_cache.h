@@ -2,8 +2,8 @@
 //
 // Layout, per layer: keys (n_kv_heads, head_dim, columns), values (n_kv_heads, columns, head_dim). Position p of the
 // context is column p ("left-aligned"). An AR-N graph reads CL-N columns, so the row stride depends on the graph that
-// runs next; `use_columns` moves the rows in place when it changes. Columns that hold no token hold `padding` (the
-// zero point, or 0), which reads as the real number 0.
+// runs next; `use_columns` moves the rows in place when it changes, and an empty cache needs no move. Columns that hold
+// no token hold `padding` (the zero point, or 0), which reads as the real number 0.
 //
 // The last position has no column even in the AR-1 layout: no later token exists that could look at it.
 #pragma once
@@ -12,6 +12,7 @@
 #include "result.h"
 #include "span.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,10 +26,17 @@ struct KvShape {
     std::uint32_t max_columns = 0; // CL - 1, for the AR-1 graph
 };
 
+// What KvCache::fill writes: the real numbers -1, -7/8, ... 7/8, 1.
+constexpr std::size_t kPatternSize = 17;
+using KvPattern = std::array<std::uint32_t, kPatternSize>;
+
+constexpr float pattern_value(std::size_t i) noexcept { return (static_cast<float>(i) - 8.0F) / 8.0F; }
+
 // How the elements of one layer's keys or values are stored.
 struct KvElement {
     std::size_t n_bytes = 0;
     std::uint32_t padding = 0; // raw
+    KvPattern pattern{};       // raw
 };
 
 struct KvLayerElements {
@@ -48,6 +56,11 @@ class KvCache {
 
     // Empties the cache and lays it out for graphs that read `columns` columns.
     void reset(std::uint32_t columns) noexcept;
+
+    // Puts `n_tokens` tokens that no text stands for into an empty cache: for steps at a depth. The key of position p,
+    // head h, dimension d is pattern value (7 p + 3 h + 5 d) mod 17, the value (5 p + 7 h + 3 d + 1) mod 17, in every
+    // layer: small numbers of both signs, not all alike, so that the hardware has as much to switch as with a text.
+    void fill(std::uint32_t n_tokens) noexcept;
 
     // Moves the rows to the stride of `columns`. Every token held must fit; true when anything was moved.
     bool use_columns(std::uint32_t columns) noexcept;

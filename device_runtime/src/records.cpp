@@ -39,6 +39,27 @@ Json to_json(const LogitsFileRecord& logits) {
             {"first_position", logits.first_position}};
 }
 
+Json to_json(const OutputRecord& output) {
+    return {{"name", output.name},
+            {"graph", output.graph},
+            {"dtype", output.dtype},
+            {"shape", output.shape},
+            {"scale", or_null(output.scale)},
+            {"zero_point", or_null(output.zero_point)},
+            {"file", output.file},
+            {"offset_bytes", output.offset_bytes},
+            {"positions", output.positions}};
+}
+
+template <typename T>
+Json to_json(const std::vector<T>& items) {
+    Json array = Json::array();
+    for (const T& item : items) {
+        array.push_back(to_json(item));
+    }
+    return array;
+}
+
 // Bytes that are not UTF-8 become U+FFFD; everything outside ASCII is escaped.
 std::string line_of(const Json& record) { return record.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
@@ -111,10 +132,6 @@ std::string to_line(const MemoryRecord& record) {
 }
 
 std::string to_line(const GenerationRecord& record) {
-    Json prefill = Json::array();
-    for (const PrefillChunk& chunk : record.prefill) {
-        prefill.push_back(to_json(chunk));
-    }
     return line_of({{"type", "generation"},
                     {"prompt_id", record.prompt_id},
                     {"mode", record.mode},
@@ -125,7 +142,7 @@ std::string to_line(const GenerationRecord& record) {
                     {"n_cached", record.n_cached},
                     {"start_ns", record.start_ns},
                     {"end_ns", record.end_ns},
-                    {"prefill", std::move(prefill)},
+                    {"prefill", to_json(record.prefill)},
                     {"relayout_ns", record.relayout_ns},
                     {"token_ns", record.token_ns},
                     {"token_ids", record.token_ids},
@@ -133,7 +150,10 @@ std::string to_line(const GenerationRecord& record) {
                     {"stop", record.stop},
                     {"nll", record.nll},
                     {"logits", record.logits ? to_json(*record.logits) : Json(nullptr)},
-                    {"heap_allocations", record.heap_allocations}});
+                    {"heap_allocations", record.heap_allocations},
+                    {"n_carried", record.n_carried},
+                    {"pace_ns", record.pace_ns},
+                    {"outputs", to_json(record.outputs)}});
 }
 
 std::string to_line(const Fault& fault) {

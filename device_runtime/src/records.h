@@ -86,6 +86,19 @@ struct LogitsFileRecord {
     std::uint64_t first_position = 0;
 };
 
+// Copies of one graph output, one a step, at an offset of a file.
+struct OutputRecord {
+    std::string name;
+    std::string graph;
+    std::string dtype;
+    std::vector<std::uint32_t> shape; // of one step
+    std::optional<double> scale;
+    std::optional<std::int32_t> zero_point;
+    std::string file;
+    std::uint64_t offset_bytes = 0;
+    std::vector<std::uint32_t> positions; // of the first token of each step
+};
+
 struct GenerationRecord {
     std::string prompt_id;
     std::string mode;
@@ -105,6 +118,9 @@ struct GenerationRecord {
     std::vector<double> nll;
     std::optional<LogitsFileRecord> logits;
     std::uint64_t heap_allocations = 0;
+    std::uint32_t n_carried = 0;
+    std::int64_t pace_ns = 0;
+    std::vector<OutputRecord> outputs;
 };
 
 struct EndRecord {

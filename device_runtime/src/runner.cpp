@@ -6,6 +6,7 @@
 #include "log.h"
 #include "logits_file.h"
 #include "mapped_file.h"
+#include "output_file.h"
 #include "process_memory.h"
 #include "progress.h"
 #include "record_writer.h"
@@ -76,6 +77,16 @@ Result<StampFile> create_stamp_file(const Job& job, const std::string& folder) {
     return StampFile::create(folder, most);
 }
 
+// No file where no prompt wants one.
+Result<OutputFile> create_output_file(const Job& job, Session& session, const std::string& folder) {
+    for (const Prompt& prompt : job.prompts) {
+        if (!prompt.outputs.empty()) {
+            return OutputFile::create(folder, job.prompts, session.chunk_graph(), session.single_graph());
+        }
+    }
+    return OutputFile();
+}
+
 Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
     auto logits_file = create_logits_file(job, session.single_graph(), folder);
     if (!logits_file) {
@@ -85,8 +96,13 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
     if (!stamps) {
         return std::move(stamps).fault();
     }
-    Generator generator(job.model, session.chunk_graph(), session.single_graph(), session.cache(), *stamps,
-                        logits_file->has_value() ? &**logits_file : nullptr);
+    auto output_file = create_output_file(job, session, folder);
+    if (!output_file) {
+        return std::move(output_file).fault();
+    }
+    const Sinks sinks{&*stamps, logits_file->has_value() ? &**logits_file : nullptr, &*output_file};
+    Generator generator(job.model, session.chunk_graph(), session.single_graph(), session.cache(), job.options.pace_tps,
+                        sinks);
     for (std::size_t index = 0; index < job.prompts.size(); ++index) {
         const Prompt& prompt = job.prompts[index];
         for (std::uint32_t i = 0; i < prompt.warmups + prompt.repetitions; ++i) {

@@ -40,7 +40,11 @@ ContextRecord context_record(const JobContext& spec, std::size_t n_bytes, const 
 
 KvElement kv_element(const TensorSpec& spec) noexcept {
     const Encoding encoding = encoding_of(spec);
-    return {encoding.element_bytes(), encoding.encode(0.0F)};
+    KvElement element{encoding.element_bytes(), encoding.encode(0.0F), {}};
+    for (std::size_t i = 0; i < kPatternSize; ++i) {
+        element.pattern[i] = encoding.encode(pattern_value(i));
+    }
+    return element;
 }
 
 // Whether the job contradicts itself: checked before any library is opened.

@@ -119,6 +119,14 @@ Result<StepGraph> StepGraph::create(const abi::CoreTable& table, abi::Handle han
         SNAPGATE_TRY(memory.allocate(*tensors->values[layer], graph.values_[layer]));
         graph.kv_outputs_.push_back({graph.keys_[layer].data(), graph.values_[layer].data()});
     }
+    graph.taps_.resize(tensors->taps.size());
+    for (std::size_t i = 0; i < tensors->taps.size(); ++i) {
+        SNAPGATE_TRY(memory.allocate(*tensors->taps[i], graph.taps_[i]));
+    }
+    for (const TensorSpec& output : spec.outputs) {
+        const std::byte* data = memory.bindings().at(output.name);
+        graph.outputs_by_name_.insert({output.name, {&output, {data, output.n_bytes().value_or(0)}}});
+    }
     graph.io_bytes_ = memory.total() + round_up_to_alignment(graph.mask_.buffer().size());
     graph.info_ = info;
     graph.inputs_ = bind_tensors(graph.info_.inputs, spec.inputs, memory.bindings());
@@ -142,6 +150,11 @@ Status StepGraph::step(Span<const std::int32_t> tokens, std::uint32_t n_past) {
                                "graphExecute", code, "look at the first error above, then run the job once more");
     }
     return {};
+}
+
+std::optional<GraphOutput> StepGraph::output(const std::string& name) const {
+    const auto found = outputs_by_name_.find(name);
+    return found == outputs_by_name_.end() ? std::nullopt : std::optional<GraphOutput>(found->second);
 }
 
 LogitsRow StepGraph::logits(std::uint32_t index) const noexcept {

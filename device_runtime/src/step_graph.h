@@ -13,6 +13,8 @@
 #include "span.h"
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,12 @@ namespace snapgate {
 struct RopeReals {
     Span<const std::byte> cos;
     Span<const std::byte> sin;
+};
+
+// One output of a graph: what it is and where the last step wrote it.
+struct GraphOutput {
+    const TensorSpec* spec; // belongs to the job
+    Span<const std::byte> bytes;
 };
 
 class StepGraph {
@@ -40,6 +48,9 @@ class StepGraph {
     LogitsRow logits(std::uint32_t index) const noexcept;
 
     Span<const KvOutputs> kv_outputs() const noexcept { return kv_outputs_; }
+
+    // Nothing when the graph has no such output. `spec` and the job it came from must still be there.
+    std::optional<GraphOutput> output(const std::string& name) const;
 
     std::uint32_t n_tokens() const noexcept { return n_tokens_; }
 
@@ -74,7 +85,9 @@ class StepGraph {
     AlignedBuffer logits_;
     std::vector<AlignedBuffer> keys_;
     std::vector<AlignedBuffer> values_;
+    std::vector<AlignedBuffer> taps_; // outputs that only a dump reads
     std::vector<KvOutputs> kv_outputs_;
+    std::map<std::string, GraphOutput> outputs_by_name_;
 
     qnn::GraphInfo info_; // owns the names and dimensions that the tensors below point to
     std::vector<qnn::abi::Tensor> inputs_;

@@ -49,6 +49,15 @@ TEST_CASE("a tensor nobody fills is refused") {
     CHECK(fault_of(graph).where == "ar3/position_ids");
 }
 
+TEST_CASE("an output of another name is a tap that only a dump reads") {
+    GraphSpec graph = fixtures::graph(3);
+    graph.outputs.push_back({"layer_0_hidden", DType::kFloat16, {1, 3, 64}, {}, {}});
+    const auto tensors = find_tensors(graph, fixtures::model());
+    REQUIRE(tensors);
+    REQUIRE(tensors->taps.size() == 1);
+    CHECK(tensors->taps[0]->name == "layer_0_hidden");
+}
+
 TEST_CASE("a repeated name is refused") {
     GraphSpec graph = fixtures::graph(3);
     graph.outputs.push_back(graph.outputs[0]);

@@ -14,8 +14,11 @@ constexpr KvShape kShape{2, 2, 8, 7};
 constexpr std::uint32_t kHeads = 2;
 constexpr std::uint32_t kDim = 2;
 
+// 20, 21, ... stand for the 17 pattern values.
+constexpr KvPattern kPattern{20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36};
+
 KvCache make_cache(std::size_t n_layers = 1) {
-    const std::vector<KvLayerElements> layers(n_layers, {{1, 9}, {1, 9}});
+    const std::vector<KvLayerElements> layers(n_layers, {{1, 9, kPattern}, {1, 9, kPattern}});
     auto cache = KvCache::create(kShape, layers);
     REQUIRE(cache);
     return *std::move(cache);
@@ -135,4 +138,33 @@ TEST_CASE("two-byte elements keep their padding") {
     for (std::size_t i = 0; i < 2 * 2 * 7; ++i) {
         CHECK(load_raw(cache->keys(0), i, 2) == 0x8001);
     }
+}
+
+TEST_CASE("an empty cache changes its stride without a move") {
+    KvCache cache = make_cache();
+    cache.reset(5);
+    CHECK_FALSE(cache.use_columns(7));
+    CHECK(cache.columns() == 7);
+    check_holds(cache, 0);
+}
+
+TEST_CASE("a depth is filled with the pattern and moves like tokens") {
+    KvCache cache = make_cache();
+    cache.reset(5);
+    cache.fill(3);
+    CHECK(cache.length() == 3);
+    CHECK(cache.use_columns(7));
+    for (std::uint32_t head = 0; head < kHeads; ++head) {
+        for (std::uint32_t dim = 0; dim < kDim; ++dim) {
+            for (std::uint32_t p = 0; p < 7; ++p) {
+                const auto key = static_cast<std::uint32_t>(cache.keys(0)[(head * kDim + dim) * 7 + p]);
+                const auto value = static_cast<std::uint32_t>(cache.values(0)[(head * 7 + p) * kDim + dim]);
+                CHECK(key == (p < 3 ? 20 + (7 * p + 3 * head + 5 * dim) % 17 : 9));
+                CHECK(value == (p < 3 ? 20 + (5 * p + 7 * head + 3 * dim + 1) % 17 : 9));
+            }
+        }
+    }
+    CHECK(pattern_value(0) == -1.0F);
+    CHECK(pattern_value(8) == 0.0F);
+    CHECK(pattern_value(16) == 1.0F);
 }

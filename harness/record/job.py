@@ -53,10 +53,24 @@ class JobLibraries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How a token is drawn; ``device_runtime/src/sampler.h`` says in which order these apply. Each generation starts
+    with ``seed``, so repetitions choose alike."""
+
+    temperature: float = 1.0
+    """0: the greatest logit after the penalty."""
+    top_k: int = 0
+    """0: all."""
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """``mode`` generate: ``n_gen`` tokens after ``tokens``; score: NLL of ``tokens[1:]``, ``n_gen`` is 0.
 
-    ``forced`` (generate only, n_gen ids): fed instead of the greedy choice.
+    ``forced`` (generate only, n_gen ids): fed instead of the choice.
     """
 
     prompt_id: str
@@ -69,6 +83,19 @@ class Prompt:
     logits: Logits = Logits.NONE
     warmups: int = 0
     repetitions: int = 1
+    stop_ids: tuple[int, ...] = ()
+    """End the generation, besides the model's end tokens; ``ignore_eos`` does not touch them."""
+    sampling: Sampling | None = None
+    """None: greedy."""
+    keep_cache: bool = False
+    """A further round: goes on behind what the prompt before left in the KV cache. The last token of that round, which
+    no step has seen yet, is fed first (``n_carried`` of the record). Once, without warm-ups."""
+    n_cached: int = 0
+    """Depth: the cache starts with this many tokens that no text stands for. Their keys and values are multiples of 1/8
+    from -1 to 1, by position, head and dimension (``device_runtime/src/kv_cache.h``). Speed is that of the depth;
+    the output means nothing."""
+    outputs: tuple[str, ...] = ()
+    """Names of graph outputs to be written to ``outputs.bin`` at every step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +108,8 @@ class RunOptions:
     """A line a second on stdout while there is progress."""
     stamps: bool = True
     """``stamps.bin``, from which a killed generation is recovered."""
+    pace_tps: float | None = None
+    """Decode steps begin at most so often a second, for the trade of speed against heat; None: as soon as they can."""
 
 
 DEFAULT_OPTIONS: Final = RunOptions()

@@ -103,6 +103,7 @@ class PrefillChunk:
     """The N of the AR-N graph that ran: n_tokens real ones, the rest padding."""
     start_ns: int
     end_ns: int
+    """When the graph has returned; storing what it wrote follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +122,28 @@ class LogitsFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCopies:
+    """One graph output of one generation: a raw copy a step, one behind the other, at an offset of a pulled file."""
+
+    name: str
+    graph: str
+    dtype: str
+    shape: tuple[int, ...]
+    """Of one copy."""
+    scale: float | None
+    zero_point: int | None
+    file: str
+    offset_bytes: int
+    positions: tuple[int, ...]
+    """Per copy: position in the context of the step's first token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
     """One prompt, once. Stamps are raw; nothing is averaged on the phone.
 
-    generate: ``token_ids`` are the ids appended (greedy argmax, or the forced ids), ``argmax_ids`` what greedy would
-    have chosen at the same step, ``token_ns`` the moment each was known. ``token_ns[0]`` ends the time to first token.
+    generate: ``token_ids`` are the ids appended (greedy, sampled or forced), ``argmax_ids`` what greedy would have
+    chosen at the same step, ``token_ns`` the moment each was known. ``token_ns[0]`` ends the time to first token.
     score: no token is generated; ``nll[i]`` is -ln p(token i+1 | tokens 0..i), n_prompt - 1 values.
     """
 
@@ -137,6 +155,7 @@ class Generation:
     """``chunk``: prefill by the AR-N graph; ``token``: the prompt goes through the AR-1 graph one by one."""
     n_prompt: int
     n_cached: int
+    """Tokens in the cache at the start."""
     start_ns: int
     end_ns: int
     prefill: tuple[PrefillChunk, ...]
@@ -145,11 +164,16 @@ class Generation:
     token_ids: tuple[int, ...]
     argmax_ids: tuple[int, ...]
     stop: str
-    """``eos``, ``length`` (n_gen reached), ``context`` (KV pool full) or ``scored``."""
+    """``eos``, ``stop_id``, ``length`` (n_gen reached), ``context`` (KV pool full) or ``scored``."""
     nll: tuple[float, ...]
     logits: LogitsFile | None
     heap_allocations: int
     """Allocations of the runner's own code from the first prefill chunk to the last token. Must be 0."""
+    n_carried: int = 0
+    """1: the last token of the round before was fed before the prompt."""
+    pace_ns: int = 0
+    """Time that ``pace_tps`` held decode steps back, in all."""
+    outputs: tuple[OutputCopies, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,13 +70,22 @@ def _counts(generation: Generation, prompt: Prompt, vocabulary: int) -> Iterator
         yield f"{printable(generation.mode, 20)} by {printable(generation.step_with, 20)} was not asked for"
     if generation.n_prompt != len(prompt.tokens):
         yield f"{generation.n_prompt} prompt tokens, {len(prompt.tokens)} were given"
+    if generation.n_carried > 1 or (generation.n_carried and not prompt.keep_cache):
+        yield f"{generation.n_carried} tokens carried over from the round before"
+    if not prompt.keep_cache and generation.n_cached != prompt.n_cached:
+        yield f"{generation.n_cached} tokens in the cache at the start, {prompt.n_cached} were asked for"
     ids = generation.token_ids
     foreign = [token for token in (*ids, *generation.argmax_ids) if not 0 <= token < vocabulary]
     if foreign:
         yield f"token id {foreign[0]}, there are 0 to {vocabulary - 1}"
     if prompt.mode == "generate" and (not ids or len(ids) > prompt.n_gen):
         yield f"{len(ids)} tokens generated, {prompt.n_gen} were asked for"
-    if prompt.mode == "generate" and prompt.ignore_eos and len(ids) < prompt.n_gen and generation.stop != "context":
+    if (
+        prompt.mode == "generate"
+        and prompt.ignore_eos
+        and len(ids) < prompt.n_gen
+        and generation.stop not in ("context", "stop_id")
+    ):
         yield f"only {len(ids)} of {prompt.n_gen} tokens generated, without an end token"
     if prompt.forced and ids != prompt.forced[: len(ids)]:
         yield "the tokens are not those that were forced"
@@ -103,7 +112,11 @@ def _logits(generation: Generation, prompt: Prompt, n_columns: int, pulled: Mapp
         yield "no logits, they were asked for" if spec is None else "logits that were not asked for"
     if spec is None:
         return
-    n_rows = len(prompt.tokens) + (max(len(generation.token_ids) - 1, 0) if prompt.mode == "generate" else 0)
+    n_rows = (
+        len(prompt.tokens)
+        + generation.n_carried
+        + (max(len(generation.token_ids) - 1, 0) if prompt.mode == "generate" else 0)
+    )
     if (spec.n_rows, spec.n_columns) != (n_rows, n_columns):
         yield f"{spec.n_rows} x {spec.n_columns} logits, {n_rows} x {n_columns} were computed"
     size = {str(dtype): n_bytes for dtype, n_bytes in DTYPE_BYTES.items()}.get(spec.dtype)

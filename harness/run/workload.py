@@ -50,20 +50,26 @@ def check_workload(workload: Workload, manifest: ArtifactManifest) -> None:
         twice = sorted({name for name in names if names.count(name) > 1})
         raise UserError(f"workload {workload.name} names prompts twice", found=", ".join(twice))
     context, vocabulary = manifest.recipe.context_length, manifest.model.vocab_size
+    depth = 0
+    """Tokens in the cache when a prompt is over, at most"""
     for prompt in workload.prompts:
         what = f"prompt {prompt.prompt_id} of workload {workload.name}"
         # The last generated token is never fed back, so it needs no place in the cache.
-        needed = len(prompt.tokens) + max(prompt.n_gen - 1, 0)
+        before = depth + 1 if prompt.keep_cache else prompt.n_cached
+        needed = before + len(prompt.tokens) + max(prompt.n_gen - 1, 0)
+        depth = needed
         if not prompt.tokens:
             raise UserError(f"{what} is empty", expected="at least one token")
         if needed > context:
             raise UserError(
                 f"{what} is longer than the context of {manifest.name}",
-                found=f"{len(prompt.tokens)} tokens and {prompt.n_gen} to generate",
+                found=f"{len(prompt.tokens)} tokens and {prompt.n_gen} to generate"
+                + (f", behind {before} in the cache" if before else ""),
                 expected=f"at most {context} in all",
                 next_step="shorten the prompt, generate less, or prepare the model with a larger --context",
             )
-        foreign = [token for token in (*prompt.tokens, *prompt.forced) if not 0 <= token < vocabulary]
+        _check_combination(prompt, what, is_first=prompt is workload.prompts[0])
+        foreign = [token for token in (*prompt.tokens, *prompt.forced, *prompt.stop_ids) if not 0 <= token < vocabulary]
         if foreign:
             raise UserError(
                 f"{what} has token ids that {manifest.name} does not have",
@@ -71,6 +77,24 @@ def check_workload(workload: Workload, manifest: ArtifactManifest) -> None:
                 expected=f"0 to {vocabulary - 1}",
                 next_step="tokenize with the artifact's own tokenizer.json",
             )
+
+
+def _check_combination(prompt: Prompt, what: str, *, is_first: bool) -> None:
+    if prompt.keep_cache and (is_first or prompt.warmups or prompt.repetitions != 1 or prompt.n_cached):
+        raise UserError(
+            f"{what} cannot keep the cache",
+            found="the first prompt" if is_first else "warm-ups, repetitions or n_cached of its own",
+            expected="a further round: once, after another prompt",
+            next_step="list the whole dialogue once more to repeat it",
+        )
+    if prompt.mode == "score" and (prompt.keep_cache or prompt.n_cached or prompt.sampling is not None):
+        raise UserError(
+            f"{what} is scored, which starts with an empty cache and draws nothing",
+            found="keep_cache, n_cached or sampling",
+            expected="none of them",
+        )
+    if prompt.sampling is not None and prompt.forced:
+        raise UserError(f"{what} has forced tokens and draws tokens", expected="one of the two")
 
 
 def make_job(workload: Workload, artifact: Artifact, *, run_id: str, nonce: str, run_folder: PurePosixPath) -> Job:

@@ -67,8 +67,8 @@ def tool(name: str) -> str:
     return found
 
 
-def build_preset(preset: str) -> Build:
-    """Up to date on return; a second worker waits for the first."""
+def build_preset(preset: str, *targets: str) -> Build:
+    """Up to date on return, all of it or ``targets``; a second worker waits for the first."""
     root = Path(os.environ.get("SNAPGATE_BUILD", ROOT / "build"))
     root.mkdir(exist_ok=True)
     folder = root / preset
@@ -83,7 +83,7 @@ def build_preset(preset: str) -> Build:
             f"-DNLOHMANN_JSON_INCLUDE_DIR={Path(json_package.origin).parent / 'include'}",
             f"-DCATCH2_INCLUDE_DIR={ROOT / 'build/cxx/catch2/install/include'}",
         ],
-        [tool("cmake"), "--build", str(folder), "--parallel", "2"],
+        [tool("cmake"), "--build", str(folder), "--parallel", "2", *(["--target", *targets] if targets else [])],
     ]
     with filelock.FileLock(root / f".{preset}.lock"):
         for command in commands:
@@ -98,7 +98,7 @@ def host_build() -> Build:
 
 
 @pytest.fixture(scope="session")
-def preset_build() -> Callable[[str], Build]:
+def preset_build() -> Callable[..., Build]:
     """For a test that needs a build of its own kind."""
     return build_preset
 
