@@ -7,6 +7,12 @@ Layout of the folder::
     rope.bin                float32 cos table (context, head_dim/2), then the sin table of the same shape
     tokenizer.json          as in the checkpoint
     reference/              ONNX graphs for the host reference: fp32_ar64.onnx, graph_ar64.onnx, fp32_ar1.onnx, ...
+
+Shards: a model too large for one context is cut between layers. Graphs of equal ``n_tokens`` are then the shards of one
+step and run in the order in which ``contexts`` lists them (``ar64_shard1.bin``, ``ar64_shard2.bin``, ...). An output of
+one that has the name of an input of a later one is handed on as it is: same dtype, shape, scale, zero point. The first
+takes ``input_ids``, the last puts out ``logits``, each has the KV cache of its own layers; mask and RoPE go to all. The
+graphs that were compiled are ``reference/graph_ar64_shard1.onnx`` and so on; the fp32 reference stays whole.
 """
 
 from __future__ import annotations
@@ -193,21 +199,34 @@ class ArtifactManifest:
 
     @property
     def bytes_per_token(self) -> int | None:
-        """Estimate of what one decode step moves: the AR-1 binary read once, the cache read, its new column written.
+        """Estimate of what one decode step moves: the AR-1 binaries read once, the cache read, its new column written.
 
         None where there is no AR-1 graph. A binary that also holds the prefill graph counts whole.
         """
-        for context in self.contexts:
-            for graph in context.graphs:
-                if graph.n_tokens == 1:
-                    return context.n_bytes + sum(tensor.n_bytes for tensor in (*graph.inputs, *graph.outputs))
-        return None
+        steps = [(context, graph) for context in self.contexts for graph in context.graphs if graph.n_tokens == 1]
+        if not steps:
+            return None
+        return sum(
+            context.n_bytes + sum(tensor.n_bytes for tensor in (*graph.inputs, *graph.outputs))
+            for context, graph in steps
+        )
+
+    @property
+    def n_shards(self) -> int:
+        """Pieces of the model that run one after the other; 1 where it is whole."""
+        return len(self.chain(1))
 
     def graph(self, n_tokens: int) -> tuple[ContextFile, GraphSpec]:
-        for context in self.contexts:
-            for graph in context.graphs:
-                if graph.n_tokens == n_tokens:
-                    return context, graph
+        """The AR-``n_tokens`` graph, its first shard where there are several."""
+        return self.chain(n_tokens)[0]
+
+    def chain(self, n_tokens: int) -> tuple[tuple[ContextFile, GraphSpec], ...]:
+        """The shards of the AR-``n_tokens`` step, in the order in which they run; one where the model is whole."""
+        found = tuple(
+            (context, graph) for context in self.contexts for graph in context.graphs if graph.n_tokens == n_tokens
+        )
+        if found:
+            return found
         sizes = sorted(g.n_tokens for c in self.contexts for g in c.graphs)
         raise ArtifactError(
             f"{self.name} has no AR-{n_tokens} graph",
