@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import HostError, UserError
-from harness.record.ab import ArmRun
+from harness.record.ab import ArmRun, Comparison, ComparisonEnd
+from harness.record.baseline import Baseline
 from harness.record.codec import from_json, to_json
 from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
 from harness.record.run import Cell, RunRecord
@@ -82,6 +83,9 @@ Entry = (
     | SelfCheck
     | NotCovered
     | ArmRun
+    | Baseline
+    | Comparison
+    | ComparisonEnd
     | End
 )
 
@@ -96,6 +100,9 @@ _KINDS: dict[str, type[Entry]] = {
     "not_covered": NotCovered,
     "end": End,
     "arm": ArmRun,
+    "baseline": Baseline,
+    "comparison": Comparison,
+    "comparison_end": ComparisonEnd,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -150,6 +157,10 @@ class Journal:
     self_checks: tuple[SelfCheck, ...] = ()
     not_covered: tuple[NotCovered, ...] = ()
     arms: tuple[ArmRun, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+    """What limits against a baseline compare with"""
+    comparisons: tuple[Comparison, ...] = ()
+    comparison_ends: tuple[ComparisonEnd, ...] = ()
     ends: tuple[End, ...] = ()
     damaged: tuple[str, ...] = field(default=())
 
@@ -220,6 +231,9 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
         not_covered=of(NotCovered),
         ends=of(End),
         arms=of(ArmRun),
+        baselines=of(Baseline),
+        comparisons=of(Comparison),
+        comparison_ends=of(ComparisonEnd),
         damaged=tuple(damaged),
     )
 

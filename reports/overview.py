@@ -187,6 +187,9 @@ def limit_text(limit: Limit | None, unit: str) -> str:
     if limit is None:
         return "no limit"
 
+    if limit.slack_percent is not None:
+        return f"≤\u00a0{number(limit.slack_percent, '%')} % worse than the baseline"
+
     def shown(bound: float) -> str:
         return figure(bound, unit).text
 

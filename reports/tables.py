@@ -15,6 +15,7 @@ from harness.record.comparison import ReferenceFacts
 from harness.record.run import RunRecord
 from harness.record.verdict import RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Source
+from harness.spec.limits import provenance
 from reports.overview import SOURCE_NAMES, Figure, cell_label, emulated_figure, figure, limit_text, soc_label
 from reports.text import clean, counted, moment, number
 
@@ -266,7 +267,7 @@ def verdict_rows(journal: Journal, run_verdict: RunVerdict) -> tuple[VerdictRow,
                 interval=shown.interval,
                 n=verdict.n_samples,
                 limit=limit_text(limit, verdict.unit),
-                limit_source="" if limit is None else clean(f"{limit.reason} ({limit.date})"),
+                limit_source="" if limit is None else clean(provenance(limit)),
                 reason=clean(verdict.reason),
                 run_ids=run_ids,
                 emulated=emulated,

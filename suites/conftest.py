@@ -20,3 +20,9 @@ def accuracy_run(lab: Lab, case: Case) -> RunRecord:
 def latency_run(lab: Lab, case: Case) -> RunRecord:
     """One warm-up and five repetitions of greedy generation in one process, sensors on."""
     return lab.latency(case)
+
+
+@pytest.fixture(scope="session")
+def ab_run(lab: Lab, case: Case) -> RunRecord:
+    """Baseline and candidate of ``--ab`` in turn on one phone, in pairs, until it is decided or the budget ends."""
+    return lab.ab(case)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from harness.cli.command import Subcommands
 from harness.errors import UserError
-from harness.record.baseline import BASELINE_SCHEMA, Baseline
-from harness.record.codec import read_json, write_json
+from harness.record.codec import write_json
 from harness.record.vocabulary import EXIT_CODES
 from harness.results.baseline import MAX_AGE_DAYS, SLACK_PERCENT, judge_against, promote
 from harness.results.documents import to_markdown, write_documents
-from harness.results.gate import read_session
+from harness.results.gate import read_baseline, read_session
 
 
 def add_command(commands: Subcommands) -> None:
@@ -63,9 +62,7 @@ def _promote(arguments: argparse.Namespace) -> int:
 
 
 def _gate(arguments: argparse.Namespace) -> int:
-    baseline = read_json(arguments.baseline, Baseline)
-    if baseline.schema != BASELINE_SCHEMA:
-        raise UserError(f"{arguments.baseline} has another schema", found=baseline.schema, expected=BASELINE_SCHEMA)
+    baseline = read_baseline(arguments.baseline)
     journal, notes = read_session(arguments.journal, arguments.session)
     verdict = judge_against(
         journal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from harness.cli.command import Subcommands, output_folder
@@ -11,7 +12,7 @@ from harness.plugin.conclusion import write_all
 from harness.record.vocabulary import EXIT_CODES
 from harness.results.ab import judge_ab
 from harness.results.documents import to_markdown, write_documents
-from harness.results.gate import judge_journal, read_limits, read_session
+from harness.results.gate import judge_journal, read_baseline, read_limits, read_session
 
 
 def add_command(commands: Subcommands) -> None:
@@ -24,6 +25,14 @@ def add_command(commands: Subcommands) -> None:
     parser.add_argument("--journal", type=Path, required=True, metavar="DIR", help="journal folder, or one file")
     parser.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
     parser.add_argument("--session", metavar="ID", help="which session (default: the newest)")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help='for limits with against = "baseline"; may be repeated (default: those that the session was given)',
+    )
     parser.add_argument("--release", action="store_true", help="performance must pass too; synthetic data never does")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="write report.html, report.json, report.md, verdict.json, junit.xml"
@@ -37,9 +46,9 @@ def add_command(commands: Subcommands) -> None:
     parser.add_argument(
         "--smallest-effect",
         type=float,
-        default=100 * SMALLEST_EFFECT,
         metavar="PERCENT",
-        help="with --ab: how much worse B has to be to matter (default: %(default)g)",
+        help="with --ab: how much worse B has to be to matter (default: what the run was planned with, else "
+        f"{100 * SMALLEST_EFFECT:g})",
     )
     parser.set_defaults(run=run)
 
@@ -49,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_ab(arguments)
     limits = read_limits(arguments.limits)
     journal, notes = read_session(arguments.journal, arguments.session)
+    if arguments.baseline:
+        journal = dataclasses.replace(journal, baselines=tuple(read_baseline(path) for path in arguments.baseline))
     if arguments.out is not None:
         output_folder(arguments.out)
     verdict = judge_journal(journal, limits, release=arguments.release, notes=notes)
@@ -63,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_ab(arguments: argparse.Namespace) -> int:
     journal, notes = read_session(arguments.journal, arguments.session)
-    verdict = judge_ab(journal, smallest=arguments.smallest_effect / 100, release=arguments.release, notes=notes)
+    smallest = None if arguments.smallest_effect is None else arguments.smallest_effect / 100
+    verdict = judge_ab(journal, smallest=smallest, release=arguments.release, notes=notes)
     print(to_markdown(verdict), end="")
     if arguments.out is not None:
         paths = [arguments.out / name for name in ("verdict.md", "verdict.json", "junit.xml")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import os
 import platform
@@ -24,7 +25,7 @@ from harness.plugin.replay import cells_of
 from harness.plugin.share import Share
 from harness.record.run import Cell
 from harness.record.vocabulary import EXIT_CODES, Status
-from harness.results.gate import read_limits, read_session
+from harness.results.gate import read_baseline, read_limits, read_session
 from harness.soc import BY_PART
 from harness.spec.models import load_catalogue
 
@@ -43,6 +44,7 @@ class Controller:
         self._screen: Screen | None = None
         self._broken: list[str] = []
         read_limits(settings.limits)
+        self._baselines = tuple(read_baseline(path) for path in settings.baselines)
         self._cells = cells_of_run(settings)
         self._live = settings.journal is None and not config.option.collectonly
         try:
@@ -109,6 +111,9 @@ class Controller:
             )
         )
 
+        for baseline in self._baselines:
+            self._append(baseline)
+
     def _append(self, entry: Entry) -> None:
         writer = JournalWriter(self._settings.results / "journal" / f"{self.share.session_id}.jsonl")
         try:
@@ -171,6 +176,8 @@ class Controller:
     def _conclude(self) -> int:
         if self._settings.journal is not None:
             journal, _ = read_session(self._settings.journal)
+            if self._baselines:
+                journal = dataclasses.replace(journal, baselines=self._baselines)
         else:
             journal = read_journal(self._settings.results / "journal", session_id=self.share.session_id)
         self._conclusion = conclude(journal, self._settings)

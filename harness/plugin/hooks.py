@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
@@ -16,7 +17,7 @@ from harness.plugin.options import add_options, read_settings, suites_asked_for
 from harness.plugin.outcomes import as_error_if_infra, settle
 from harness.plugin.replay import ReplayLab
 from harness.plugin.share import Share
-from harness.results.gate import read_limits, read_session
+from harness.results.gate import read_baseline, read_limits, read_session
 from harness.soc import SOCS
 
 _SHARE = pytest.StashKey[Share]()
@@ -33,9 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     if config.option.help or not suites_asked_for(config):
         return
-    settings = read_settings(config)
     workerinput = getattr(config, "workerinput", None)
     try:
+        settings = read_settings(config)
         if workerinput is not None:
             share = Share.from_json(workerinput["snapgate"])
         else:
@@ -57,6 +58,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
     settings = read_settings(metafunc.config)
     parametrize(metafunc, cases(cells_of_run(settings), settings, share.phones))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """An A/B comparison is a session of its own: with ``--ab`` only its tests are left, without it none of them."""
+    if config.stash.get(_SHARE, None) is None:
+        return
+    settings = read_settings(config)
+    compares = settings.ab is not None or (
+        settings.journal is not None and bool(read_session(settings.journal)[0].comparisons)
+    )
+    left_out = [item for item in items if ("ab_run" in getattr(item, "fixturenames", ())) is not compares]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -96,6 +111,9 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab | ReplayLab]:
     made: Lab | ReplayLab
     if settings.journal is not None:
         journal, _ = read_session(settings.journal)
+        if settings.baselines:
+            found = tuple(read_baseline(path) for path in settings.baselines)
+            journal = dataclasses.replace(journal, baselines=found)
         made = ReplayLab(journal, read_limits(settings.limits), release=settings.release)
     else:
         capture = config.pluginmanager.getplugin("capturemanager")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from harness.device.conditions import read_conditions
 from harness.device.phone import LeasedPhone
 from harness.errors import ArtifactError, InfraError, LeaseError, SnapGateError
 from harness.journal import Entry, Journal, JournalWriter, NotCovered
@@ -26,21 +27,24 @@ from harness.plugin.accuracy import (
     prompt_tokens,
 )
 from harness.plugin.case import Case
+from harness.plugin.comparison import SETTLE_S, ab_workload, comparison_of, run_comparison
 from harness.plugin.live import Channel
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList
 from harness.plugin.replay import pick
 from harness.plugin.share import Share
 from harness.pool.local import acquire
+from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.artifact import Artifact, load_artifact
 from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
 from harness.record.job import Prompt
 from harness.record.run import Cell, DeviceFacts, RunRecord
 from harness.record.verdict import Verdict
 from harness.record.vocabulary import Status
-from harness.results.gate import judge_journal, read_limits
+from harness.results.gate import judge_journal, read_baseline, read_limits
 from harness.results.judge import not_measured
 from harness.run.execute import execute
+from harness.run.settle import settle
 from harness.run.watch import Sign
 from harness.run.workload import Workload
 from harness.spec.models import load_catalogue
@@ -64,6 +68,7 @@ class Lab:
         self._channel = None if share.live is None else Channel(share.live, worker)
         self._catalogue = load_catalogue(settings.models)
         self._limits = read_limits(settings.limits)
+        self._baselines = tuple(read_baseline(path) for path in settings.baselines)
         self._writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
         self._entries: dict[Case, list[Entry]] = {}
         self._runs: dict[tuple[Case, str], RunRecord] = {}
@@ -93,6 +98,10 @@ class Lab:
         """The latency run of a case, in the journal."""
         return self._once(case, "latency", self._run_latency)
 
+    def ab(self, case: Case) -> RunRecord:
+        """The A/B comparison of a case, in the journal; returns its last run."""
+        return self._once(case, "ab", self._run_ab)
+
     def verdict(self, case: Case, metric: str) -> Verdict:
         """The verdict on one metric of a case, from what this process has journalled for it."""
         if case in self._not_covered:
@@ -105,6 +114,10 @@ class Lab:
             logits=tuple(e for e in entries if isinstance(e, LogitsComparison)),
             windows=tuple(e for e in entries if isinstance(e, WindowScores)),
             self_checks=tuple(e for e in entries if isinstance(e, SelfCheck)),
+            baselines=self._baselines,
+            arms=tuple(e for e in entries if isinstance(e, ArmRun)),
+            comparisons=tuple(e for e in entries if isinstance(e, Comparison)),
+            comparison_ends=tuple(e for e in entries if isinstance(e, ComparisonEnd)),
         )
         judged = judge_journal(journal, self._limits, required=self._settings.required)
         return pick(judged, case, metric)
@@ -170,6 +183,59 @@ class Lab:
         for check in record_checks(record):
             self._append(case, check)
         return record
+
+    def _run_ab(self, case: Case) -> RunRecord:
+        """Both artifacts on one phone, which is held from the first run to the last."""
+        phones = self._phones_for(case)
+        candidate = self._artifact(case.cell)
+        baseline = self._baseline(case.cell)
+        tokens = [prompt_tokens(self._catalogue.model(case.cell.model), a) for a in (baseline, candidate)]
+        if tokens[0] != tokens[1]:
+            raise ArtifactError(
+                f"{baseline.folder} and {candidate.folder} do not compare",
+                found="different token ids for the catalogue's prompts",
+                expected="one tokenizer",
+                next_step="compare artifacts of one model",
+            )
+        workload = ab_workload(tokens[1])
+        with self._lease(phones) as phone:
+
+            def run_arm(arm: str) -> RunRecord:
+                artifact = {"A": baseline, "B": candidate}[arm]
+                return self._execute_on(phone, case, artifact, workload)
+
+            def wait() -> None:
+                settle(lambda: read_conditions(phone.device), longest_s=SETTLE_S, say=self._say)
+
+            compared = run_comparison(
+                comparison_of(
+                    baseline,
+                    candidate,
+                    session_id=self._share.session_id,
+                    cell=case.cell,
+                    serial=phone.facts.serial,
+                    budget_pairs=self._settings.ab_pairs,
+                    budget_s=self._settings.ab_budget_s,
+                    smallest_effect=self._settings.smallest_effect,
+                ),
+                run_arm=run_arm,
+                settle=wait,
+                append=lambda entry: self._append(case, entry),
+                say=self._say,
+            )
+        return compared.runs[-1]
+
+    def _baseline(self, cell: Cell) -> Artifact:
+        """The folder of ``--ab`` itself, or the one below it that is named as the cell."""
+        folder = self._settings.ab
+        if folder is None:
+            raise ArtifactError("no baseline to compare with", next_step="name one with --ab")
+        if not (folder / "manifest.json").is_file():
+            folder = folder / str(cell)
+        artifact = load_artifact(folder)
+        if artifact.manifest.target.part != cell.part:
+            raise ArtifactError(f"{folder} is for another SoC", found=artifact.manifest.target.part, expected=cell.part)
+        return artifact
 
     def _phones_for(self, case: Case) -> tuple[DeviceFacts, ...]:
         matching = tuple(phone for phone in self.phones.matching(case.cell.part) if case.serial in (None, phone.serial))

@@ -6,10 +6,16 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from harness.errors import UserError
+from harness.measure.paired import LOOKS, SMALLEST_EFFECT
 from harness.record.vocabulary import Family
+
+BUDGET_PAIRS: Final = LOOKS[-1]
+BUDGET_S: Final = 2 * 3600.0
 
 
 class PhoneChoice(StrEnum):
@@ -40,6 +46,13 @@ class Settings:
     limits: Path
     journal: Path | None
     """Judge this stored journal instead of running"""
+    ab: Path | None = None
+    """Baseline of an A/B comparison: an artifact, or a folder of artifacts as ``artifacts``"""
+    baselines: tuple[Path, ...] = ()
+    """For limits against a baseline"""
+    ab_pairs: int = BUDGET_PAIRS
+    ab_budget_s: float = BUDGET_S
+    smallest_effect: float = SMALLEST_EFFECT
 
     @property
     def required(self) -> frozenset[Family]:
@@ -88,6 +101,43 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="judge this stored journal; nothing runs, no phone is used",
     )
+    group.addoption(
+        "--baseline",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help='of `snapgate baseline promote`, for limits with against = "baseline"; may be repeated',
+    )
+    group.addoption(
+        "--ab",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="compare the candidates in --artifacts with this baseline, interleaved on one phone: an artifact, or a "
+        "folder of artifacts with the same names; nothing else is run",
+    )
+    group.addoption(
+        "--ab-pairs",
+        type=int,
+        default=BUDGET_PAIRS,
+        metavar="N",
+        help="budget of pairs of an A/B comparison, even; it ends sooner when it is decided (default: %(default)s)",
+    )
+    group.addoption(
+        "--ab-minutes",
+        type=float,
+        default=BUDGET_S / 60,
+        metavar="MIN",
+        help="budget of time of an A/B comparison (default: %(default)g)",
+    )
+    group.addoption(
+        "--smallest-effect",
+        type=float,
+        default=100 * SMALLEST_EFFECT,
+        metavar="PERCENT",
+        help="how much worse the candidate has to be to matter (default: %(default)g)",
+    )
     group.addoption("--snapgate", action="store_true", help="take part even if no test below suites/ was asked for")
 
 
@@ -96,6 +146,8 @@ def read_settings(config: pytest.Config) -> Settings:
     models: Path | None = config.getoption("--models")
     limits: Path | None = config.getoption("--limits")
     journal: Path | None = config.getoption("--journal")
+    ab: Path | None = config.getoption("--ab")
+    _check_ab(config, ab, journal)
     return Settings(
         phones=PhoneChoice(config.getoption("--phones")),
         require_device=config.getoption("--require-device"),
@@ -108,7 +160,37 @@ def read_settings(config: pytest.Config) -> Settings:
         models=(models or root / "models" / "catalogue.toml").resolve(),
         limits=(limits or root / "suites" / "limits.toml").resolve(),
         journal=None if journal is None else journal.resolve(),
+        ab=None if ab is None else ab.resolve(),
+        baselines=tuple(path.resolve() for path in config.getoption("--baseline")),
+        ab_pairs=config.getoption("--ab-pairs"),
+        ab_budget_s=60.0 * config.getoption("--ab-minutes"),
+        smallest_effect=config.getoption("--smallest-effect") / 100,
     )
+
+
+def _check_ab(config: pytest.Config, ab: Path | None, journal: Path | None) -> None:
+    pairs, minutes = config.getoption("--ab-pairs"), config.getoption("--ab-minutes")
+    effect = config.getoption("--smallest-effect")
+    if pairs < 2 or pairs % 2 or pairs > BUDGET_PAIRS:
+        raise UserError("--ab-pairs out of range", found=str(pairs), expected=f"an even number, 2 to {BUDGET_PAIRS}")
+    if not minutes > 0:
+        raise UserError("--ab-minutes out of range", found=f"{minutes:g}", expected="more than 0")
+    if not 0 < effect < 100:
+        raise UserError("--smallest-effect out of range", found=f"{effect:g}", expected="more than 0, less than 100 %")
+    if ab is None:
+        return
+    if journal is not None:
+        raise UserError(
+            "--ab and --journal were both given",
+            expected="one of them",
+            next_step="a stored comparison is judged by --journal alone",
+        )
+    if not ab.is_dir():
+        raise UserError(
+            f"--ab {ab}: no such folder",
+            expected="an artifact of `snapgate prepare`, or a folder of them",
+            next_step="prepare the baseline with another --out, and name that folder",
+        )
 
 
 def suites_asked_for(config: pytest.Config) -> bool:

@@ -40,6 +40,9 @@ class ReplayLab:
     def accuracy(self, case: Case) -> None:
         """It is in the journal, or it is not."""
 
+    def ab(self, case: Case) -> None:
+        """It is in the journal, or it is not."""
+
     def latency(self, case: Case) -> None:
         """It is in the journal, or it is not."""
 

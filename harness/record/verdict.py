@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
 
 from harness.record.run import Cell
 from harness.record.vocabulary import Family, Source, Status
 
 
+class Against(StrEnum):
+    """What a limit compares with."""
+
+    VALUE = "value"
+    """``minimum`` and ``maximum``"""
+    BASELINE = "baseline"
+    """The stored baseline of the same phone or SoC, within ``slack_percent``"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateProof:
+    """What a limit has been tried on. ``of``: fingerprint of the limit as it was then."""
+
+    of: str
+    passed_on: tuple[str, ...]
+    """Sessions known to be good"""
+    failed_on: tuple[str, ...]
+    """Sessions known to be bad"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One absolute limit of limits.toml. ``*`` matches anything; the most specific limit wins, later ones on a tie."""
+    """One limit of limits.toml. ``*`` matches anything; the most specific limit wins, later ones on a tie."""
 
     metric: str
     model: str = "*"
@@ -18,12 +40,45 @@ class Limit:
     kv: str = "*"
     soc: str = "*"
     """Part or marker"""
+    against: Against = Against.VALUE
     minimum: float | None = None
     maximum: float | None = None
+    slack_percent: float | None = None
+    """Against a baseline: how much worse is still no fault"""
+    max_age_days: float | None = None
+    """Against a baseline: an older one decides nothing"""
+    phone: str = "same"
+    """Against a baseline: ``same`` serial number and build, or any phone of the ``soc``"""
     reason: str
     """Where the figure comes from"""
     date: str
     """ISO date of the figure"""
+    source: str | None = None
+    """The run, session or definition that gave the figure"""
+    slack: str | None = None
+    """How far the limit is from that figure, in words"""
+    proof: GateProof | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that decides; reason, date and proof do not."""
+        deciding = (
+            *(self.metric, self.model, self.precision, self.kv, self.soc, str(self.against)),
+            *(self.minimum, self.maximum, self.slack_percent, self.max_age_days, self.phone),
+        )
+        return hashlib.sha256(repr(deciding).encode()).hexdigest()[:12]
+
+    @property
+    def untested(self) -> str | None:
+        """Why this gate has not shown that it can tell good from bad; None: it has."""
+        proof = self.proof
+        if proof is None:
+            return "never tried on known-good and known-bad data"
+        if proof.of != self.fingerprint:
+            return "changed since it was tried on known-good and known-bad data"
+        if not proof.failed_on:
+            return "has never failed on known-bad data"
+        return None if proof.passed_on else "has never passed on known-good data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

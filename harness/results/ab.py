@@ -7,7 +7,8 @@ speed; a pair that does not is left out with its reason. Then, per comparison:
 FAIL            for some metric the corrected interval excludes 0 and the estimate reaches the smallest effect; or a
                 run of B failed by its own fault, or gave wrong output
 INFRA           no pair is left, because runs were lost
-INVALID         no pair is left, because the speed of every pair is refuted (emulated, hot, ...)
+INVALID         no pair is left, because the speed of every pair is refuted (emulated, hot, ...); or the phone booted
+                between two runs, which leaves it in another state than it was in
 INCONCLUSIVE    neither is shown yet: more pairs are needed, up to the budget
 PASS            every metric is shown to be less than the smallest effect worse
 ==============  ======================================================================================================
@@ -27,14 +28,14 @@ from harness.errors import UserError
 from harness.journal import Journal
 from harness.measure import paired, selfcheck
 from harness.measure.metrics import METRICS
-from harness.record.ab import ArmRun
+from harness.record.ab import ArmRun, Comparison
 from harness.record.comparison import SelfCheck
 from harness.record.run import RunRecord
 from harness.record.verdict import RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Family, Source, Status, worst
 from harness.results import refute
 from harness.results.derive import session_source
-from harness.results.judge import SYNTHETIC_NOTE
+from harness.results.judge import SYNTHETIC_NOTE, not_measured
 from harness.results.speed import load_figures, speed_figures
 
 AB_METRICS: Final = ("ttft_ms", "prefill_tps", "decode_tps", "itl_p50_ms", "itl_p90_ms", "load_ms")
@@ -52,36 +53,52 @@ class _Pair:
 def judge_ab(
     journal: Journal,
     *,
-    smallest: float = paired.SMALLEST_EFFECT,
+    smallest: float | None = None,
     metrics: Sequence[str] = AB_METRICS,
     release: bool = False,
     notes: Sequence[str] = (),
 ) -> RunVerdict:
-    """All comparisons of one session. ``smallest``: relative harm that matters. Raises ``UserError`` without any."""
-    if not journal.arms:
+    """All comparisons of one session. ``smallest``: relative harm that matters; None: what the comparison was planned
+    with, else ``SMALLEST_EFFECT``. Raises ``UserError`` without any comparison."""
+    if not journal.arms and not journal.comparisons:
         raise UserError(
             "the journal holds no A/B comparison",
             found="no entry of the kind `arm`",
             expected="interleaved runs of two artifacts",
             next_step="judge it without --ab",
         )
-    if not 0 < smallest < 1:
+    planned = {plan.comparison: plan for plan in journal.comparisons}
+    if smallest is not None and not 0 < smallest < 1:
         raise UserError("smallest effect out of range", found=f"{smallest:g}", expected="more than 0 and less than 1")
     for name in metrics:
         if name not in METRICS or METRICS[name].family is not Family.PERFORMANCE or METRICS[name].better == "equal":
             raise UserError(f"{name} cannot be compared between arms", expected="one of " + ", ".join(AB_METRICS))
     verdicts: list[Verdict] = []
     said: list[str] = list(notes)
-    for name in dict.fromkeys(arm.comparison for arm in journal.arms):
+    ends = {end.comparison: end for end in journal.comparison_ends}
+    for name in dict.fromkeys((*planned, *(arm.comparison for arm in journal.arms))):
         arms = sorted((arm for arm in journal.arms if arm.comparison == name), key=lambda arm: arm.position)
-        found, remarks = _judge_comparison(journal, name, arms, smallest, tuple(metrics))
+        if not arms:
+            verdicts.append(not_measured(metrics[0], planned[name].cell, Status.NOT_COVERED, "no run of either arm"))
+            continue
+        if smallest is not None:
+            effect = smallest
+        else:
+            effect = planned[name].smallest_effect if name in planned else paired.SMALLEST_EFFECT
+        found, remarks = _judge_comparison(journal, name, arms, effect, tuple(metrics))
         verdicts.extend(found)
         said.extend(remarks)
+        if name in planned:
+            said.append(_described(planned[name]))
+        if name in ends:
+            said.append(f"{name}: ended after {ends[name].n_pairs} pairs: {ends[name].reason}")
+    verdicts.extend(_not_run(journal))
     status = worst(v.status for v in verdicts)
     decided_by = [f"{v.metric} @ {v.cell}" for v in verdicts if v.status is status]
     synthetic = session_source(journal) is Source.SYNTHETIC
-    if journal.damaged and worst((status, Status.INFRA)) is not status:
-        status, decided_by = Status.INFRA, [f"journal: {text}" for text in journal.damaged]
+    missing = (*journal.damaged, *journal.gaps)
+    if missing and worst((status, Status.INFRA)) is not status:
+        status, decided_by = Status.INFRA, [f"journal: {text}" for text in missing]
     if release and synthetic:
         status, decided_by = Status.INVALID, ["synthetic data"]
     return RunVerdict(
@@ -89,8 +106,36 @@ def judge_ab(
         decided_by=tuple(decided_by[:5]),
         n_by_status={str(s): sum(v.status is s for v in verdicts) for s in SEVERITY},
         verdicts=tuple(verdicts),
-        notes=tuple(dict.fromkeys([*([SYNTHETIC_NOTE] if synthetic else []), *said, *journal.damaged])),
+        notes=tuple(dict.fromkeys([*([SYNTHETIC_NOTE] if synthetic else []), *said, *missing])),
     )
+
+
+def _described(plan: Comparison) -> str:
+    same = " (the same)" if len(set(plan.artifacts.values())) == 1 else ""
+    return (
+        f"{plan.comparison}: A is {plan.artifacts['A']}, B is {plan.artifacts['B']}{same}; order {plan.order}; "
+        f"{plan.warm_up_runs} warm-up run of each, {plan.warm_ups} warm-up and {plan.repetitions} repetitions a run"
+    )
+
+
+def _not_run(journal: Journal) -> list[Verdict]:
+    """Cells that were planned and of which there is no comparison."""
+    met = {plan.cell for plan in journal.comparisons} | {run.cell for run in journal.runs}
+    left_out = {entry.cell: entry for entry in journal.not_covered}
+    found = [not_measured("runs_completed", cell, e.status, e.reason) for cell, e in left_out.items()]
+    for cell in dict.fromkeys(cell for plan in journal.plans for cell in plan.cells):
+        if cell not in met and cell not in left_out:
+            found.append(not_measured("runs_completed", cell, Status.NOT_COVERED, "planned, but never ran"))
+    return found
+
+
+def rebooted(runs: Sequence[RunRecord]) -> str | None:
+    """The phone booted between the first run and the last: what was warm is cold, and clocks begin anew."""
+    boots = list(dict.fromkeys(run.device.boot_id for run in runs if run.device.boot_id))
+    if len(boots) < 2:
+        return None
+    first = next(run for run in runs if run.device.boot_id == boots[1])
+    return f"reboot: phone {first.device.serial} booted before run {first.run_id}"
 
 
 def _judge_comparison(
@@ -124,11 +169,14 @@ def _judge_comparison(
     if broken or wrong:
         reason = wrong[0] if wrong else f"B failed: {'; '.join(r.error.message for r in broken if r.error)}"
         return [_verdict(m, pairs, Status.FAIL, reason, journal) for m in metrics], remarks
+    reboot = rebooted([run for pair in pairs for run in (pair.a, pair.b)])
+    if reboot is not None:
+        return [_verdict(m, pairs, Status.INVALID, reboot, journal) for m in metrics], remarks
     if not good:
         status = Status.INFRA if lost and not refuted else Status.INVALID if refuted else Status.INCONCLUSIVE
         reason = (refuted or lost or ["no whole pair"])[0]
         return [_verdict(m, pairs, status, reason, journal) for m in metrics], remarks
-    harms = {m: values for m in metrics if (values := _harms(m, good)) is not None}
+    harms = _harms(good, metrics)
     missing = [m for m in metrics if m not in harms]
     found = [_verdict(m, good, Status.NOT_COVERED, "not measured in every pair", journal) for m in missing]
     return [*_decided(name, harms, good, smallest, journal, remarks), *found], remarks
@@ -179,22 +227,21 @@ def _checks(journal: Journal, run: RunRecord) -> list[SelfCheck]:
     return [*(c for c in journal.self_checks if c.run_id == run.run_id), *selfcheck.record_checks(run)]
 
 
-def _harms(metric: str, pairs: Sequence[_Pair]) -> list[float] | None:
-    """ln(B / A), positive is worse; None unless every pair has the metric in both runs."""
-    sign = -1.0 if METRICS[metric].better == "higher" else 1.0
-    found = []
-    for pair in pairs:
-        a, b = _value(metric, pair.a), _value(metric, pair.b)
-        if a is None or b is None or not (a > 0 and b > 0 and math.isfinite(a) and math.isfinite(b)):
-            return None
-        found.append(sign * math.log(b / a))
+def _harms(pairs: Sequence[_Pair], metrics: Sequence[str]) -> dict[str, list[float]]:
+    """Metric to ln(B / A), positive is worse; without metrics that a run lacks."""
+    figures = {run.run_id: _figures(run) for pair in pairs for run in (pair.a, pair.b)}
+    found: dict[str, list[float]] = {}
+    for metric in metrics:
+        sign = -1.0 if METRICS[metric].better == "higher" else 1.0
+        values = [(figures[p.a.run_id].get(metric), figures[p.b.run_id].get(metric)) for p in pairs]
+        good = [(a, b) for a, b in values if a is not None and b is not None and a > 0 and b > 0]
+        if len(good) == len(values) and all(math.isfinite(x) for both in good for x in both):
+            found[metric] = [sign * math.log(b / a) for a, b in good]
     return found
 
 
-def _value(metric: str, run: RunRecord) -> float | None:
-    figures = load_figures([run]) if metric.startswith("load_") else speed_figures([run])
-    figure = figures.get(metric)
-    return figure.value if figure is not None else None
+def _figures(run: RunRecord) -> dict[str, float | None]:
+    return {name: figure.value for name, figure in {**load_figures([run]), **speed_figures([run])}.items()}
 
 
 def _decided(

@@ -14,6 +14,7 @@ difference: the slack has to be larger than it. An A/B comparison in one run fin
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -28,10 +29,10 @@ from harness.measure.metrics import METRICS
 from harness.measure.timing import comparable_repetitions
 from harness.record.baseline import BASELINE_SCHEMA, Baseline, BaselineFigure
 from harness.record.run import RunRecord
-from harness.record.verdict import Measurement, RunVerdict, Verdict
+from harness.record.verdict import Limit, Measurement, RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Family, Source, Status, worst
 from harness.results.derive import derive
-from harness.results.judge import MIN_SAMPLES, SYNTHETIC_NOTE
+from harness.results.judge import MIN_SAMPLES, NO_BASELINE, SYNTHETIC_NOTE, Compare
 
 SLACK_PERCENT: Final = 5.0
 MAX_AGE_DAYS: Final = 30.0
@@ -120,7 +121,7 @@ def judge_against(
     """Every speed figure of the journal against the baseline."""
     if not 0 < slack_percent < 100:
         raise UserError("slack out of range", found=f"{slack_percent:g} %", expected="more than 0 and less than 100 %")
-    age = (now - datetime.fromisoformat(baseline.measured_at)).total_seconds() / 86400
+    age = _age_days(baseline, now)
     runs = {run.run_id: run for run in journal.runs}
     verdicts = []
     for m in derive(journal):
@@ -149,22 +150,62 @@ def judge_against(
     )
 
 
+def comparer(journal: Journal, baselines: Sequence[Baseline]) -> Compare:
+    """Judges a measurement of ``journal`` by a limit against a baseline; of several baselines the newest that has
+    something comparable. Age counts to the newest run of the measurement, so that it is the same whenever it is
+    judged."""
+    runs = {run.run_id: run for run in journal.runs}
+
+    def compare(m: Measurement, limit: Limit) -> Verdict:
+        slack, max_age = limit.slack_percent or SLACK_PERCENT, limit.max_age_days or MAX_AGE_DAYS
+        if m.error is not None or m.value is None:
+            status = m.error or Status.NOT_COVERED
+            found = _as_verdict(m, status, m.reason or "not measured", None, None)
+        elif not baselines:
+            found = _as_verdict(m, Status.NOT_COVERED, NO_BASELINE, None, None)
+        else:
+            of_run = [runs[run_id] for run_id in m.run_ids]
+            fields = identity(m, of_run)
+            ignored = ("serial", "android_build") if limit.phone == "soc" else ()
+            now = datetime.fromisoformat(max(run.started_at for run in of_run))
+            tried = [
+                _verdict(m, fields, baseline, _age_days(baseline, now), slack, max_age, ignored)
+                for baseline in sorted(baselines, key=lambda b: b.measured_at, reverse=True)
+            ]
+            found = next((v for v in tried if v.status is not Status.NOT_COVERED), tried[0])
+        return dataclasses.replace(found, limit=limit)
+
+    return compare
+
+
+def _age_days(baseline: Baseline, now: datetime) -> float:
+    return (now - datetime.fromisoformat(baseline.measured_at)).total_seconds() / 86400
+
+
 def _verdict(
-    m: Measurement, fields: dict[str, str], baseline: Baseline, age: float, slack: float, max_age: float
+    m: Measurement,
+    fields: dict[str, str],
+    baseline: Baseline,
+    age: float,
+    slack: float,
+    max_age: float,
+    ignored: Sequence[str] = (),
 ) -> Verdict:
     if m.refuted_by:
         return _as_verdict(m, Status.INVALID, "; ".join(m.refuted_by), None, None)
     same_metric = [f for f in baseline.figures if f.metric == m.metric]
-    equal = [f for f in same_metric if f.identity == fields]
+    wanted = {name: value for name, value in fields.items() if name not in ignored}
+    equal = [f for f in same_metric if all(f.identity.get(name) == value for name, value in wanted.items())]
     if not equal:
-        return _as_verdict(m, Status.NOT_COVERED, _incomparable(fields, same_metric), None, None)
+        return _as_verdict(m, Status.NOT_COVERED, _incomparable(wanted, same_metric), None, None)
     if len(m.samples) < MIN_SAMPLES:
         return _as_verdict(m, Status.INCONCLUSIVE, f"{len(m.samples)} samples, {MIN_SAMPLES} are needed", None, None)
-    value, interval = _harm(m, equal[0])
+    value, interval = _harm(m, next((f for f in equal if f.serial == m.serial), equal[0]))
     shown = f"{interval[0]:+.2f} to {interval[1]:+.2f} % worse, slack {slack:g} %"
     if age > max_age or age < 0:
         reason = f"the baseline is {age:.1f} days old, at most {max_age:g} count: promote a newer one ({shown})"
         return _as_verdict(m, Status.INCONCLUSIVE, reason, value, interval)
+    shown += f"; the baseline is {age:.1f} days old"
     if interval[1] <= slack:
         return _as_verdict(m, Status.PASS, shown, value, interval)
     if interval[0] > slack:

@@ -55,7 +55,7 @@ def _row(v: Verdict) -> tuple[str, ...]:
         "not measured" if v.value is None else f"{v.value:.6g}",
         v.unit,
         str(v.n_samples),
-        v.reason,
+        v.reason if v.limit is None or v.limit.untested is None else f"{v.reason}; gate untested: {v.limit.untested}",
     )
 
 

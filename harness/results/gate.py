@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.journal import Journal, read_journal
 from harness.measure.metrics import METRICS
+from harness.record.baseline import BASELINE_SCHEMA, Baseline
+from harness.record.codec import read_json
 from harness.record.verdict import Limit, RunVerdict
 from harness.record.vocabulary import Family
+from harness.results.ab import judge_ab
+from harness.results.baseline import comparer
 from harness.results.derive import derive
 from harness.results.judge import DEFAULT_REQUIRED, judge
 from harness.spec.limits import load_limits
@@ -27,16 +32,32 @@ def gate(
     release: bool = False,
     required: Collection[Family] | None = None,
     session_id: str | None = None,
+    baselines: Sequence[Baseline] = (),
 ) -> RunVerdict:
     """Judge one session of a journal folder (or file).
 
     ``session_id``: which; by default the only one, or the one that started last, which is then said in the notes.
+    ``baselines``: for limits against one, instead of those that the session was given.
     ``required``: families that must pass; by default those that the session says, else ``DEFAULT_REQUIRED``.
     The exit code is ``EXIT_CODES[verdict.status]``. Raises ``UserError`` for a bad journal or limits file.
     """
     limits = read_limits(limits_path)
     journal, notes = read_session(journal_path, session_id)
+    if baselines:
+        journal = dataclasses.replace(journal, baselines=tuple(baselines))
     return judge_journal(journal, limits, release=release, required=required, notes=notes)
+
+
+def read_baseline(path: Path) -> Baseline:
+    found = read_json(path, Baseline)
+    if found.schema != BASELINE_SCHEMA:
+        raise UserError(
+            f"{path} has another schema",
+            found=found.schema,
+            expected=BASELINE_SCHEMA,
+            next_step="promote it again with this version",
+        )
+    return found
 
 
 def read_session(journal_path: Path, session_id: str | None = None) -> tuple[Journal, tuple[str, ...]]:
@@ -64,14 +85,19 @@ def judge_journal(
     release: bool = False,
     notes: Iterable[str] = (),
 ) -> RunVerdict:
-    """Derive and judge. See ``gate`` for the defaults."""
+    """Derive and judge. See ``gate`` for the defaults. A session of A/B comparisons is judged by those, not by limits:
+    its runs are of two artifacts."""
+    said = (*notes, *(note for session in journal.sessions for note in session.notes))
+    if journal.comparisons:
+        return judge_ab(journal, release=release, notes=said)
     return judge(
         derive(journal),
         tuple(limits),
         required=_required(journal) if required is None else required,
         release=release,
-        notes=(*notes, *(note for session in journal.sessions for note in session.notes)),
+        notes=said,
         damaged=(*journal.damaged, *journal.gaps),
+        compare=comparer(journal, journal.baselines) if journal.baselines else None,
     )
 
 

@@ -13,6 +13,9 @@ The status of one metric, first rule that applies:
 8.  a sampled metric with fewer samples: INCONCLUSIVE;
 9.  its whole 95 % interval within the limit: PASS; the whole interval outside: FAIL; else INCONCLUSIVE.
 
+A limit against a baseline is judged by ``harness.results.baseline``, in a verdict of its own; a metric that has only
+such a limit has only that verdict.
+
 Which verdicts are *required*: those of a required family that have a limit; where a cell has no limit for a required
 family, everything of that family that was measured; where nothing was, a NOT_COVERED stands in. A limit of a required
 family without a measurement is NOT_COVERED, or FAIL or INFRA if a run of its cell failed so. A failed run, a FAIL of
@@ -23,13 +26,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from harness.errors import UserError
 from harness.measure.metrics import HEADLINE, METRICS
 from harness.record.run import Cell
-from harness.record.verdict import Limit, Measurement, RunVerdict, Verdict
+from harness.record.verdict import Against, Limit, Measurement, RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Family, Source, Status, worst
 from harness.results import refute
 from harness.spec.limits import limit_for
@@ -37,7 +40,10 @@ from harness.spec.limits import limit_for
 MIN_SAMPLES: Final = 3
 DEFAULT_REQUIRED: Final = frozenset({Family.ACCURACY, Family.PLACEMENT})
 RELEASE_ADDS: Final = frozenset({Family.PERFORMANCE})
+NO_BASELINE: Final = "no baseline was given: name one with --baseline"
 SYNTHETIC_NOTE: Final = "SYNTHETIC DATA: made by hand to test SnapGate itself; never a release verdict"
+
+Compare = Callable[[Measurement, Limit], Verdict]
 
 
 def judge(
@@ -48,8 +54,9 @@ def judge(
     release: bool = False,
     notes: Sequence[str] = (),
     damaged: Sequence[str] = (),
+    compare: Compare | None = None,
 ) -> RunVerdict:
-    """The verdict of a run.
+    """The verdict of a run. ``compare`` judges one measurement by a limit against a baseline.
 
     ``release`` adds ``RELEASE_ADDS`` to ``required``, and makes synthetic data INVALID as a whole. ``damaged``: what
     of the journal could not be read; evidence is missing then, so the run is INFRA at best.
@@ -64,7 +71,9 @@ def judge(
     all_limits = tuple(limits)
     verdicts: list[Verdict] = []
     for cell in sorted({m.cell for m in measurements}, key=str):
-        verdicts.extend(_judge_cell(cell, [m for m in measurements if m.cell == cell], all_limits, families))
+        of_cell = [m for m in measurements if m.cell == cell]
+        verdicts.extend(_judge_cell(cell, of_cell, all_limits, families))
+        verdicts.extend(_judge_against(cell, of_cell, all_limits, families, compare))
     synthetic = any(m.source is Source.SYNTHETIC for m in measurements)
     deciding = [v for v in verdicts if v.required]
     status = worst(v.status for v in deciding)
@@ -82,10 +91,26 @@ def judge(
         verdicts=tuple(verdicts),
         notes=tuple(
             dict.fromkeys(
-                [*([SYNTHETIC_NOTE] if synthetic else []), *notes, *damaged, *_emulation(measurements, families)]
+                [
+                    *([SYNTHETIC_NOTE] if synthetic else []),
+                    *notes,
+                    *damaged,
+                    *_emulation(measurements, families),
+                    *untested_gates(verdicts),
+                ]
             )
         ),
     )
+
+
+def untested_gates(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """One line about the gates that decided something and have not shown that they can tell good from bad."""
+    gates = {v.limit: v.metric for v in verdicts if v.limit is not None and v.required}
+    untested = [name for limit, name in gates.items() if limit.untested is not None]
+    if not untested:
+        return ()
+    named = ", ".join(dict.fromkeys(untested))
+    return (f"{len(untested)} of {len(gates)} gates are untested (see `snapgate limits list`): {named}",)
 
 
 def is_synthetic(verdict: RunVerdict) -> bool:
@@ -131,12 +156,15 @@ def _judge_cell(
     cell: Cell, measurements: Sequence[Measurement], limits: Sequence[Limit], required: Collection[Family]
 ) -> Iterable[Verdict]:
     by_metric = {name: limit for name in METRICS if (limit := limit_for(limits, name, cell)) is not None}
-    limited = {METRICS[name].family for name in by_metric}
+    compared = {name for name in METRICS if limit_for(limits, name, cell, Against.BASELINE) is not None}
+    limited = {METRICS[name].family for name in (*by_metric, *compared)}
     measured = {m.metric for m in measurements if m.value is not None}
     """On one phone of the cell at least: then the others need not have it."""
     for measurement in measurements:
         family = METRICS[measurement.metric].family
         limit = by_metric.get(measurement.metric)
+        if limit is None and measurement.metric in compared:
+            continue
         status, reason = _status(measurement, limit)
         judged = limit is not None or family not in limited or status is Status.FAIL
         elsewhere = measurement.value is None and measurement.metric in measured
@@ -157,11 +185,40 @@ def _judge_cell(
             reason=reason,
             run_ids=measurement.run_ids,
         )
-    yield from _missing(cell, measurements, by_metric, required)
+    yield from _missing(cell, measurements, by_metric, required, limited)
+
+
+def _judge_against(
+    cell: Cell,
+    measurements: Sequence[Measurement],
+    limits: Sequence[Limit],
+    required: Collection[Family],
+    compare: Compare | None,
+) -> Iterable[Verdict]:
+    for name in METRICS:
+        limit = limit_for(limits, name, cell, Against.BASELINE)
+        if limit is None:
+            continue
+        demanded = METRICS[name].family in required
+        found = [m for m in measurements if m.metric == name]
+        for m in found:
+            if compare is not None:
+                yield dataclasses.replace(compare(m, limit), required=demanded)
+            else:
+                verdict = not_measured(name, cell, Status.NOT_COVERED, NO_BASELINE, source=m.source)
+                yield dataclasses.replace(verdict, serial=m.serial, limit=limit, required=demanded)
+        if not found and demanded:
+            reason = "nothing to compare with the baseline was measured"
+            verdict = not_measured(name, cell, Status.NOT_COVERED, reason, source=measurements[0].source)
+            yield dataclasses.replace(verdict, limit=limit)
 
 
 def _missing(
-    cell: Cell, measurements: Sequence[Measurement], limits: dict[str, Limit], required: Collection[Family]
+    cell: Cell,
+    measurements: Sequence[Measurement],
+    limits: dict[str, Limit],
+    required: Collection[Family],
+    limited: Collection[Family],
 ) -> Iterable[Verdict]:
     """Stand-ins for what a required family has no measurement of."""
     present = {m.metric for m in measurements}
@@ -173,7 +230,6 @@ def _missing(
     for name, limit in limits.items():
         if METRICS[name].family in required and name not in present:
             yield dataclasses.replace(not_measured(name, cell, status, reason, source=source), limit=limit)
-    limited = {METRICS[name].family for name in limits}
     for family in sorted(required):
         if family not in limited and not any(METRICS[name].family is family for name in present):
             yield not_measured(HEADLINE[family], cell, status, f"{reason} of {family}", source=source)

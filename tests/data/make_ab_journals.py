@@ -44,6 +44,28 @@ def _builders() -> ModuleType:
 make = _builders()
 
 
+def arm_run(
+    rng: random.Random,
+    run_id: str,
+    session: str,
+    arm: str,
+    *,
+    gap_ms: float,
+    virtual: bool = False,
+    constant: bool = False,
+) -> RunRecord:
+    """One run of an arm; ``gap_ms``: between tokens."""
+    tokens = [7] * 17 if constant else [3 + 5 * i % 97 for i in range(17)]
+    generations = [
+        make.generation(rng, gap_ms=gap_ms, tokens=tokens),
+        make.generation(rng, prompt_id="short", n_prompt=16, start_ns=20_000 * make.MS, tokens=tokens[::-1]),
+    ]
+    record: RunRecord = make.run_record(
+        run_id, make.runner_log(run_id, generations), session_id=session, virtual=virtual
+    )
+    return dataclasses.replace(record, artifact_id=A_ID if arm == "A" else B_ID, sensors=())
+
+
 def comparison(
     name: str,
     *,
@@ -65,14 +87,9 @@ def comparison(
         run_id = f"{name}-{position:02}"
         factor = 2.718281828459045 ** rng.gauss(0.0, noise) * (1 + drift) ** position
         gap = 20.0 * factor * (1 + slower if arm == "B" else 1.0)
-        tokens = [7] * 17 if constant_b and arm == "B" else [3 + 5 * i % 97 for i in range(17)]
-        generations = [
-            make.generation(rng, gap_ms=gap, tokens=tokens),
-            make.generation(rng, prompt_id="short", n_prompt=16, start_ns=20_000 * make.MS, tokens=tokens[::-1]),
-        ]
-        record = make.run_record(run_id, make.runner_log(run_id, generations), session_id=name, virtual=virtual)
+        record = arm_run(rng, run_id, name, arm, gap_ms=gap, virtual=virtual, constant=constant_b and arm == "B")
         error = RunError(status=Status.INFRA, kind="PhoneLostError", message="the phone went away") if lost else None
-        runs.append(dataclasses.replace(record, artifact_id=A_ID if arm == "A" else B_ID, error=error, sensors=()))
+        runs.append(dataclasses.replace(record, error=error))
         arms.append(ArmRun(session_id=name, comparison="latency", position=position, arm=arm, run_id=run_id))
     return Journal(sessions=(make.session(name),), runs=tuple(runs), arms=tuple(arms))
 

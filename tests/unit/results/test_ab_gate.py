@@ -125,6 +125,15 @@ def test_a_candidate_that_fails_on_its_own_fails_the_gate(ab):
     assert by_metric(judge_ab(changed(journal, 0, error=failed)))["decode_tps"].status is Status.PASS
 
 
+def test_a_reboot_between_two_runs_voids_the_comparison(ab):
+    journal = ab.comparison("x", noise=0.001)
+    later = dataclasses.replace(journal.runs[7].device, boot_id="another")
+    runs = tuple(dataclasses.replace(run, device=later) if i > 6 else run for i, run in enumerate(journal.runs))
+    verdict = judge_ab(dataclasses.replace(journal, runs=runs))
+    assert verdict.status is Status.INVALID
+    assert by_metric(verdict)["decode_tps"].reason == "reboot: phone SYNTHETIC-1 booted before run x-07"
+
+
 def unbalanced(arm):
     return dataclasses.replace(arm, arm="AB"[arm.position % 2])
 
@@ -167,7 +176,8 @@ def test_synthetic_data_never_releases(ab):
 def test_a_journal_of_phones_is_not_marked_synthetic(ab):
     journal = ab.comparison("x", noise=0.001)
     runs = tuple(dataclasses.replace(run, source=Source.PHONE) for run in journal.runs)
-    verdict = judge_ab(Journal(runs=runs, arms=journal.arms), release=True)
+    sessions = tuple(dataclasses.replace(session, source=None) for session in journal.sessions)
+    verdict = judge_ab(Journal(sessions=sessions, runs=runs, arms=journal.arms), release=True)
     assert verdict.status is Status.PASS
     assert {v.source for v in verdict.verdicts} == {Source.PHONE}
 

@@ -9,12 +9,16 @@ import pytest
 from harness.errors import UserError
 from harness.measure.metrics import METRICS
 from harness.record.run import Cell
+from harness.record.verdict import Against
 from harness.soc import SOCS, KvPrecision, Precision
 from harness.spec.limits import limit_for, load_limits
 
 KNOWN = {"decode_tps": "higher", "ttft_ms": "lower", "dsp_arch_matches": "equal"}
 CELL = Cell(model="tiny-llama", precision=Precision.W8A16, kv=KvPrecision.KV8, part="SM8650")
 SHIPPED = Path(__file__).resolve().parents[3] / "suites" / "limits.toml"
+
+
+BASELINE = {"against": '"baseline"', "slack_percent": "5", "max_age_days": "30", "minimum": None, "slack": None}
 
 
 def load(tmp_path, text):
@@ -24,7 +28,8 @@ def load(tmp_path, text):
 
 
 def entry(**changes):
-    fields = {"metric": '"decode_tps"', "minimum": "40.0", "reason": '"r"', "date": "2026-01-01", **changes}
+    fields = {"metric": '"decode_tps"', "minimum": "40.0", "reason": '"r"', "date": "2026-01-01"}
+    fields |= {"source": '"s"', "slack": '"none"', **changes}
     return "[[limit]]\n" + "".join(f"{key} = {value}\n" for key, value in fields.items() if value is not None)
 
 
@@ -57,6 +62,18 @@ def test_a_date_may_be_a_string(tmp_path):
         ({"minimum": "true"}, "minimum is not a number"),
         ({"minimum": '"40"'}, "minimum is not a number"),
         ({"maximum": "nan"}, "maximum is not a number"),
+        ({"source": None}, "source is missing"),
+        ({"slack": None}, "slack is missing"),
+        ({"slack": '""'}, "slack is not a text"),
+        ({"against": '"yesterday"'}, "unknown against"),
+        ({"max_age_days": "3.0"}, "max_age_days means nothing for a limit against a value"),
+        ({"against": '"baseline"'}, "minimum means nothing for a limit against a baseline"),
+        ({**BASELINE, "slack_percent": None}, "slack_percent is missing"),
+        ({**BASELINE, "slack_percent": "0"}, "slack_percent out of range"),
+        ({**BASELINE, "max_age_days": "-1"}, "max_age_days out of range"),
+        ({**BASELINE, "phone": '"any"'}, "unknown phone"),
+        ({"proof": '"yes"'}, "proof is not one"),
+        ({"proof": '{ of = "a", passed_on = [1], failed_on = [] }'}, "proof is not one"),
         ({"maximum": "39.0"}, "nothing can pass"),
         ({"minimum": None, "maximum": "50.0"}, "better is higher.*no minimum"),
         ({"metric": '"ttft_ms"'}, "better is lower.*no maximum"),
@@ -72,7 +89,7 @@ def test_a_limit_that_makes_no_sense_is_refused_by_line(tmp_path, changes, messa
     text = "# a comment\n\n" + entry(metric='"dsp_arch_matches"', minimum="1", maximum="1") + "\n" + entry(**changes)
     with pytest.raises(UserError, match=message) as caught:
         load(tmp_path, text)
-    assert "limits.toml:10" in str(caught.value)
+    assert "limits.toml:12" in str(caught.value)
 
 
 def test_an_unknown_table_is_refused(tmp_path):
@@ -130,6 +147,31 @@ def test_the_most_specific_limit_wins_in_any_order(tmp_path):
 def test_of_two_equally_specific_limits_the_later_wins(tmp_path):
     text = entry(minimum="1.0", soc='"gen3"') + entry(minimum="2.0", kv='"kv8"')
     assert limit_for(load(tmp_path, text), "decode_tps", CELL).minimum == 2.0
+
+
+def test_a_limit_against_a_baseline_stands_beside_one_by_value(tmp_path):
+    limits = load(tmp_path, entry(**BASELINE) + entry())
+    found = limit_for(limits, "decode_tps", CELL, Against.BASELINE)
+    assert (found.slack_percent, found.max_age_days, found.phone) == (5.0, 30.0, "same")
+    assert limit_for(limits, "decode_tps", CELL).minimum == 40.0
+
+
+def test_a_gate_is_tested_once_it_has_passed_good_and_failed_bad_data_as_it_is_now(tmp_path):
+    (limit,) = load(tmp_path, entry())
+    assert limit.untested == "never tried on known-good and known-bad data"
+
+    def proved(passed, failed, of=limit.fingerprint):
+        text = entry(proof=f'{{ of = "{of}", passed_on = {passed}, failed_on = {failed} }}')
+        return load(tmp_path, text)[0].untested
+
+    assert proved(["g"], ["b"]) is None
+    assert proved(["g"], []) == "has never failed on known-bad data"
+    assert proved([], ["b"]) == "has never passed on known-good data"
+    assert proved(["g"], ["b"], of="0" * 12) == "changed since it was tried on known-good and known-bad data"
+    (changed,) = load(tmp_path, entry(minimum="41"))
+    assert changed.fingerprint != limit.fingerprint
+    (reworded,) = load(tmp_path, entry(reason='"another"', date="2027-01-01"))
+    assert reworded.fingerprint == limit.fingerprint
 
 
 def test_the_shipped_limits_are_valid_and_name_no_speed():
