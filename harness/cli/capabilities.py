@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.errors import HostError
+from harness.runtime.locate import library_folder
+from harness.runtime.required import ARCHS, QNN_ANDROID_VARIABLE
+
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: where ``build/`` is."""
 
@@ -163,11 +167,14 @@ def _ndk() -> Missing | None:
 
 
 def _android_libraries() -> Missing | None:
-    folder = os.environ.get("SNAPGATE_QNN_ANDROID")
-    if not folder or not Path(folder).is_dir():
+    try:
+        folders = {arch: library_folder(arch) for arch in ARCHS}
+    except HostError as exc:
+        return Missing(reason=f"{exc.what}: {exc.found}", remedy="correct it")
+    if not any(folder is not None and folder.is_dir() for folder in folders.values()):
         return Missing(
-            reason="SNAPGATE_QNN_ANDROID names no folder",
-            remedy="set it to a folder with the libraries of com.qualcomm.qti:qnn-runtime (docs/real-phone.md)",
+            reason=f"none fetched, and {QNN_ANDROID_VARIABLE} names no folder",
+            remedy="snapgate runtime fetch (docs/phone-libraries.md)",
         )
     return None
 
@@ -214,6 +221,14 @@ CAPABILITIES: Mapping[str, Capability] = MappingProxyType(
                 name="sign",
                 allows="sign a run's manifest and check signatures",
                 check=_modules("cryptography", extra="sign"),
+            ),
+            Capability(
+                name="maven", allows="fetch libraries for phones", check=_program("mvn", "java", package="maven")
+            ),
+            Capability(
+                name="fuzz",
+                allows="fuzz the runner's readers",
+                check=_program("clang++", package="clang libclang-rt-dev"),
             ),
             Capability(name="ndk", allows="build the runner for a phone", check=_ndk),
             Capability(name="android-libraries", allows="run on a phone", check=_android_libraries),

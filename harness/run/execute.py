@@ -29,6 +29,7 @@ from harness.run.host import host_snapshot, host_state
 from harness.run.libraries import RuntimeFiles, runtime_files
 from harness.run.watch import Sign, Watcher
 from harness.run.workload import ROPE_FILE, Workload, check_workload
+from harness.runtime.check import refuse_newer_artifact
 from harness.soc import BY_PART
 
 
@@ -61,7 +62,9 @@ def execute(
     manifest = artifact.manifest
     if runtime is None:
         progress("checking the runner and the QNN libraries of this host")
-        runtime = runtime_files(phone.facts.abi, manifest.target.htp_arch)
+        compiler = manifest.tools.get("qnn_build_id")
+        runtime = runtime_files(phone.facts.abi, manifest.target.htp_arch, compiled_by=compiler)
+        refuse_newer_artifact(artifact=manifest.name, compiler=compiler, runtime=runtime.build_id)
     started = datetime.now(UTC)
     run_id = f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     folder = results_dir / "runs" / run_id

@@ -1,8 +1,8 @@
 """Which files a phone needs besides the artifact, by its ABI: the runner and the QNN libraries.
 
 ``x86_64``: the libraries of the installed onnxruntime-qnn wheel, which is located and never imported. ``arm64-v8a``:
-those of an Android QNN folder, either flat or laid out as the QAIRT SDK (``lib/aarch64-android``,
-``lib/hexagon-v75/unsigned``). All missing files are named at once.
+those that ``harness.runtime`` finds: a folder or SDK of the user's, or what ``snapgate runtime fetch`` brought. All
+missing files are named at once; libraries of different builds, or for another machine, are refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from typing import Final
 from harness.device.store import StoredFile
 from harness.errors import HostError
 from harness.record.artifact import sha256_of
+from harness.runtime.check import check_machines, common_build
+from harness.runtime.fetch import refuse_changed
+from harness.runtime.locate import library_folder
+from harness.runtime.required import QNN_ANDROID_VARIABLE, find_file, required_files
 
 BUILD_VARIABLE: Final = "SNAPGATE_BUILD"
-QNN_ANDROID_VARIABLE: Final = "SNAPGATE_QNN_ANDROID"
 RUNNER: Final = "snapgate-runner"
 
 _PRESETS: Final[Mapping[str, str]] = {"x86_64": "host", "arm64-v8a": "android-arm64"}
@@ -42,6 +45,8 @@ class RuntimeFiles:
     abi: str
     runner: StoredFile
     libraries: tuple[StoredFile, ...]
+    build_id: str | None = None
+    """The one build that the QNN libraries are of; None: they name none."""
 
     @property
     def all(self) -> tuple[StoredFile, ...]:
@@ -65,8 +70,12 @@ def runtime_files(
     *,
     build_dir: Path | None = None,
     qnn_android: Path | None = None,
+    compiled_by: str | None = None,
 ) -> RuntimeFiles:
-    """Everything for a phone of this ABI and HTP arch. ``HostError`` names each missing file and the next step."""
+    """Everything for a phone of this ABI and HTP arch. ``HostError`` names each missing file and the next step.
+
+    ``compiled_by``: the build id of the artifact's compiler, which helps to choose among several sets of libraries.
+    """
     if abi not in _PRESETS:
         raise HostError(
             f"there is no runner for ABI {abi or '(none)'}",
@@ -80,19 +89,28 @@ def runtime_files(
     if not runner.is_file():
         missing.append(str(runner))
         steps.append(f"build the runner with `{_BUILD_COMMANDS[abi]}`")
-    libraries = (
-        _wheel_libraries(missing, steps) if abi == "x86_64" else _phone_libraries(htp_arch, qnn_android, missing, steps)
-    )
+    if abi == "x86_64":
+        libraries = _wheel_libraries(missing, steps)
+    else:
+        folder = qnn_android or library_folder(htp_arch, compiled_by=compiled_by)
+        libraries = _phone_libraries(htp_arch, folder, missing, steps)
     if missing:
         raise HostError(
             f"files for a phone of ABI {abi} and HTP v{htp_arch} are missing",
             found="not there: " + ", ".join(missing),
             next_step="; ".join(steps),
         )
+    qnn = {path.name: path for path in libraries if path.name.startswith("libQnn")}
+    if abi != "x86_64":
+        check_machines(qnn, required_files(htp_arch))
+    stored = tuple(_stored(path, f"libs/{path.name}", executable=True) for path in libraries)
+    if abi != "x86_64":
+        refuse_changed(libraries[0].parent, {file.name: file.sha256 for file in stored})
     return RuntimeFiles(
         abi=abi,
         runner=_stored(runner, RUNNER, executable=True),
-        libraries=tuple(_stored(path, f"libs/{path.name}", executable=True) for path in libraries),
+        libraries=stored,
+        build_id=common_build(qnn),
     )
 
 
@@ -120,31 +138,22 @@ def _wheel_libraries(missing: list[str], steps: list[str]) -> list[Path]:
     return [*wanted, *support]
 
 
-def _phone_libraries(htp_arch: int, named: Path | None, missing: list[str], steps: list[str]) -> list[Path]:
-    """The CPU side, and stub and skeleton of the HTP arch. A context binary needs no libQnnHtpPrepare.so."""
-    if named is None and (value := os.environ.get(QNN_ANDROID_VARIABLE)):
-        named = Path(value)
-    version = f"V{htp_arch}"
-    places = {
-        "libQnnHtp.so": "lib/aarch64-android",
-        "libQnnSystem.so": "lib/aarch64-android",
-        f"libQnnHtp{version}Stub.so": "lib/aarch64-android",
-        f"libQnnHtp{version}Skel.so": f"lib/hexagon-v{htp_arch}/unsigned",
-    }
-    if named is None:
-        missing.extend(places)
-        steps.append(f"set {QNN_ANDROID_VARIABLE} to a folder with these files, or to the QAIRT SDK")
+def _phone_libraries(htp_arch: int, folder: Path | None, missing: list[str], steps: list[str]) -> list[Path]:
+    """The CPU side, and stub and skeleton of the HTP arch."""
+    wanted = required_files(htp_arch)
+    if folder is None:
+        missing.extend(file.name for file in wanted)
+        steps.append(
+            f"`snapgate runtime fetch`, or set {QNN_ANDROID_VARIABLE} to a folder with these files or to the QAIRT SDK"
+        )
         return []
-    found = []
-    for name, below in places.items():
-        candidates = (named / name, named / below / name)
-        path = next((candidate for candidate in candidates if candidate.is_file()), None)
-        if path is None:
-            missing.append(f"{named}/{name} (or {below}/{name})")
-        else:
-            found.append(path)
-    if len(found) < len(places):
-        steps.append(f"copy them from one QAIRT SDK into {named}; all must be of the same version")
+    found = [path for file in wanted if (path := find_file(folder, file)) is not None]
+    if len(found) < len(wanted):
+        names = {path.name for path in found}
+        missing.extend(
+            f"{folder}/{file.name} (or {file.sdk_folder}/{file.name})" for file in wanted if file.name not in names
+        )
+        steps.append(f"`snapgate runtime fetch`, or copy them from one QAIRT SDK into {folder}")
     return found
 
 

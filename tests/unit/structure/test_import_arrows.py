@@ -23,7 +23,8 @@ ALLOWED: dict[str, set[str]] = {
     "virtual": {"errors", "soc"},
     "compiler": {"errors", "soc", "record", "model"},
     "lint": {"errors", "soc", "record", "model", "compiler"},
-    "run": {"errors", "soc", "record", "journal", "device"},
+    "runtime": {"errors", "soc", "record"},
+    "run": {"errors", "soc", "record", "journal", "device", "runtime"},
     "results": {"errors", "soc", "record", "journal", "measure", "spec"},
     "reports": {"errors", "soc", "record", "journal", "measure", "spec", "results"},
 }
