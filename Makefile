@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 
-.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts clean
+.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -45,6 +45,9 @@ lock:            ## resolves requirements.lock again, after a change of pyprojec
 
 bench-verdicts: setup ## how often verdicts are wrong, by simulation; writes docs/verdict-benchmark.md
 	@$(PY) benchmarks/verdicts.py
+
+fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
+	@tools/fuzz.sh
 
 runner-asan: setup ## the runner and its unit tests under ASan and UBSan
 	@tools/build-runner.sh host-asan

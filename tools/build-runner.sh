@@ -29,4 +29,4 @@ if ! { cmake --preset "$preset" -S device_runtime -DNLOHMANN_JSON_INCLUDE_DIR="$
   echo "error: the runner did not build; the whole log is in $log" >&2
   exit 22
 fi
-printf '[runner] build/%s/snapgate-runner\n' "$preset"
+printf '[runner] built in build/%s\n' "$preset"

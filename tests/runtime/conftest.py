@@ -103,6 +103,17 @@ def preset_build() -> Callable[..., Build]:
     return build_preset
 
 
+@pytest.fixture(scope="session")
+def build_of() -> Callable[[str], Build]:
+    """For a test with a preset of its own."""
+    return build_preset
+
+
+@pytest.fixture(scope="session")
+def runner_sources() -> Path:
+    return ROOT / "device_runtime"
+
+
 BUILDS = [
     "host",
     pytest.param("host-asan", marks=pytest.mark.slow),
