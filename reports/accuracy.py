@@ -180,7 +180,7 @@ def gap_figure(value: float | None, base: float | None) -> Figure:
     return figure(100 * (value / base - 1), "percent", decimals=3)
 
 
-def _unique(journal: Journal) -> tuple[LogitsComparison, ...]:
+def unique_comparisons(journal: Journal) -> tuple[LogitsComparison, ...]:
     """Without repeats of a host leg: every run of a cell may have journalled the same one."""
     kept: dict[tuple[object, ...], LogitsComparison] = {}
     for item in journal.logits:
@@ -191,7 +191,7 @@ def _unique(journal: Journal) -> tuple[LogitsComparison, ...]:
 def logits_rows(journal: Journal) -> tuple[LogitsRow, ...]:
     """Per cell, phase and leg, all prompts pooled; the host leg directly above the phone it is to be compared with."""
     groups: dict[tuple[Cell, str, Leg], list[LogitsComparison]] = {}
-    for item in _unique(journal):
+    for item in unique_comparisons(journal):
         groups.setdefault((item.cell, item.phase, item.leg), []).append(item)
     legs = list(Leg)
     phases = ("prefill", "decode")
@@ -243,7 +243,7 @@ def mismatch_rows(journal: Journal, *, keep: int = 12) -> tuple[tuple[MismatchRo
     """The mismatches with the widest margins, and how many more there are."""
     found = [
         (item, index)
-        for item in _unique(journal)
+        for item in unique_comparisons(journal)
         if item.leg is not Leg.FP32
         for index, (a, b) in enumerate(zip(item.argmax, item.reference_argmax, strict=True))
         if a != b or a == NO_TOKEN
@@ -271,7 +271,7 @@ def snr_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
     sources = {run.run_id: run.source for run in journal.runs}
     serials = {run.run_id: clean(run.device.serial) for run in journal.runs}
     groups: dict[tuple[Cell, str], list[LogitsComparison]] = {}
-    for item in _unique(journal):
+    for item in unique_comparisons(journal):
         if item.leg is not Leg.FP32 and item.positions:
             groups.setdefault((item.cell, item.prompt_id), []).append(item)
     charts = []

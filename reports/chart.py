@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reports.paths import dots_path, line_path
 from reports.text import number
 
 WIDTH: Final = 600.0
@@ -18,6 +19,8 @@ _LEFT: Final = 50.0
 _RIGHT: Final = 14.0
 TOP: Final = 22.0
 _PANEL_GAP: Final = 34.0
+_STRIP: Final = 22.0
+"""Height that labelled spans take above the first panel"""
 BOTTOM: Final = 40.0
 Place = Callable[[float], float]
 """A value to its pixel"""
@@ -40,6 +43,10 @@ class Series:
     """False: the values are in the data block already, in another form."""
     stamps: tuple[str, int] | None = None
     """Run id and place in its embedded stamps whose gaps, in ms, are the values."""
+    intervals: tuple[tuple[float, float] | None, ...] = ()
+    """95 % interval of each value, drawn as a bar; empty: the values have none."""
+    counts: tuple[int, ...] = ()
+    """Samples behind each value; empty: a value is one reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,26 @@ class Band:
     end: float
     kind: str
     """Class in the style sheet: ``prefill``, ``decode`` or ``warmup``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A labelled stretch of the x axis, drawn in a strip above the panels."""
+
+    start: float
+    end: float
+    label: str
+    kind: str
+    """Class in the style sheet, e.g. ``steady``"""
+    hover: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A vertical line through all panels."""
+
+    at: float
+    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +116,13 @@ class SeriesView:
     run_id: str | None
     style: int
     n: int
+    behind: str
+    """How many samples are behind a point; "1" where a point is a reading"""
     dots: bool
     path: str
     """SVG path data: a line, or a mark of no length for each dot"""
+    bars: str
+    """SVG path data of the intervals"""
     points: tuple[PointView, ...]
 
 
@@ -120,6 +151,24 @@ class BandView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpanView:
+    x: float
+    width: float
+    text: str
+    """Empty where there is no room for it"""
+    kind: str
+    hover: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkView:
+    x: float
+    text_x: float
+    anchor: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     chart_id: str
     title: str
@@ -136,6 +185,8 @@ class Chart:
     x_high: float
     x_ticks: tuple[Tick, ...]
     bands: tuple[BandView, ...]
+    spans: tuple[SpanView, ...]
+    marks: tuple[MarkView, ...]
     panels: tuple[PanelView, ...]
     run_id: str | None
     """The one run that every line comes from; None when there are several"""
@@ -194,6 +245,8 @@ def draw(
     x_unit: str,
     panels: tuple[Panel, ...],
     bands: tuple[Band, ...] = (),
+    spans: tuple[Span, ...] = (),
+    marks: tuple[Mark, ...] = (),
     hover_points: int = 60,
     emulated: bool = False,
     synthetic: bool = False,
@@ -203,8 +256,9 @@ def draw(
     if not used:
         return None
     xs = [x for panel in used for series in panel.series for x in series.x]
-    xs += [edge for band in bands for edge in (band.start, band.end)]
-    x_low, x_high = min(xs), max(xs)
+    edges = [edge for band in bands for edge in (band.start, band.end)]
+    edges += [edge for span in spans for edge in (span.start, span.end)] + [mark.at for mark in marks]
+    x_low, x_high = min(xs + edges), max(xs + edges)
     if x_high <= x_low:
         x_low, x_high = x_low - 0.5, x_high + 0.5
     right = WIDTH - _RIGHT
@@ -213,7 +267,7 @@ def draw(
         return _LEFT + (value - x_low) / (x_high - x_low) * (right - _LEFT)
 
     views = []
-    top = TOP
+    top = first_top = TOP + (_STRIP if spans else 0.0)
     per_series = -(-hover_points // sum(len(panel.series) for panel in used))
     for panel in used:
         views.append(_panel(panel, top, place_x, x_label, x_unit, per_series))
@@ -232,7 +286,9 @@ def draw(
         left=_LEFT,
         right=right,
         x_ticks=tuple(Tick(at=round(place_x(t), 1), label=tick_label(t, step)) for t in ticks),
-        bands=tuple(_bands(bands, place_x, TOP, views[-1].bottom)),
+        bands=tuple(_bands(bands, place_x, first_top, views[-1].bottom)),
+        spans=tuple(_span(span, place_x) for span in spans),
+        marks=tuple(_mark(mark, place_x) for mark in marks),
         panels=tuple(views),
         run_id=run_ids.pop() if len(run_ids) == 1 else None,
         emulated=emulated,
@@ -246,8 +302,24 @@ def draw(
                 {"label": panel.label, "unit": panel.unit, "series": list(_series_data(panel.series))} for panel in used
             ],
             "emulated": emulated,
+            **({"spans": [[s.kind, compact(s.start), compact(s.end)] for s in spans]} if spans else {}),
+            **({"marks": [[m.label, compact(m.at)] for m in marks]} if marks else {}),
         },
     )
+
+
+def _span(span: Span, place_x: Place) -> SpanView:
+    x = round(place_x(span.start), 1)
+    width = round(max(0.6, place_x(span.end) - x), 1)
+    text = span.label if width > 6.6 * len(span.label) + 6 else ""
+    return SpanView(x=x, width=width, text=text, kind=span.kind, hover=span.hover)
+
+
+def _mark(mark: Mark, place_x: Place) -> MarkView:
+    x = round(place_x(mark.at), 1)
+    before = x > WIDTH * 0.66
+    anchor = "end" if before else "start"
+    return MarkView(x=x, text_x=x - 4 if before else x + 4, anchor=anchor, label=mark.label)
 
 
 def _bands(bands: tuple[Band, ...], place_x: Place, top: float, bottom: float) -> Iterable[BandView]:
@@ -281,6 +353,11 @@ def _series_data(all_series: tuple[Series, ...]) -> Iterable[dict[str, Any]]:
                 body["y"] = [None if y is None else compact(y) for y in series.y]
             else:
                 body["stamps"] = list(series.stamps)
+            if series.intervals:
+                body["low"] = [None if pair is None else compact(pair[0]) for pair in series.intervals]
+                body["high"] = [None if pair is None else compact(pair[1]) for pair in series.intervals]
+            if series.counts:
+                body["n_each"] = list(series.counts)
         yield body
 
 
@@ -298,6 +375,9 @@ def compact(value: float) -> float | int | None:
 
 def _panel(panel: Panel, top: float, place_x: Place, x_label: str, x_unit: str, per_series: int) -> PanelView:
     values = [y for series in panel.series for y in _values(series)] + [rule.y for rule in panel.rules]
+    values += [
+        end for series in panel.series for pair in series.intervals if pair for end in pair if math.isfinite(end)
+    ]
     low, high = padded_range(values, from_zero=panel.from_zero)
     bottom = top + panel.height
 
@@ -320,9 +400,10 @@ def _series(
     series: Series, panel: Panel, place_x: Place, place_y: Place, x_label: str, x_unit: str, per_series: int
 ) -> SeriesView:
     strokes: list[list[tuple[int, int]]] = []
-    points: list[tuple[int, int, float, float]] = []
+    points: list[tuple[int, int, float, float, str]] = []
+    bars = []
     pen_down = False
-    for x, y in zip(series.x, series.y, strict=True):
+    for index, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
         if y is None or not math.isfinite(y):
             pen_down = False
             continue
@@ -332,85 +413,42 @@ def _series(
         else:
             strokes.append([at])
         pen_down = not series.dots
-        points.append((*at, x, y))
+        interval = series.intervals[index] if series.intervals else None
+        if interval is not None:
+            low, high = (round(place_y(end), 1) for end in interval)
+            bars.append(f"M{at[0] / 10:g} {low:g}V{high:g}m-3 0h6M{at[0] / 10 - 3:g} {low:g}h6")
+        points.append((*at, x, y, _behind(interval, series.counts[index] if series.counts else None, panel.unit)))
     return SeriesView(
         name=series.name,
         run_id=series.run_id,
         style=series.style % N_STYLES,
         n=len(points),
+        behind=_samples(series.counts),
         dots=series.dots,
         path=dots_path(stroke[0] for stroke in strokes) if series.dots else line_path(strokes),
+        bars="".join(bars),
         points=tuple(
-            PointView(x=at_x / 10, y=at_y / 10, hover=_hover(series.name, panel.unit, y, x, x_label, x_unit))
-            for at_x, at_y, x, y in (points[i] for i in thinned(len(points), per_series))
+            PointView(x=at_x / 10, y=at_y / 10, hover=_hover(series.name, panel.unit, y, x, x_label, x_unit) + more)
+            for at_x, at_y, x, y, more in (points[i] for i in thinned(len(points), per_series))
         ),
     )
+
+
+def _samples(counts: tuple[int, ...]) -> str:
+    if not counts:
+        return "1"
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _behind(interval: tuple[float, float] | None, n: int | None, unit: str) -> str:
+    text = "" if interval is None else f", 95 % {number(interval[0], unit)} … {number(interval[1], unit)}"
+    return text + ("" if n is None else f", n = {n}")
 
 
 def _hover(name: str, unit: str, y: float, x: float, x_label: str, x_unit: str) -> str:
     where = f"{number(x, decimals=_places(x))} {x_unit}" if x_unit else f"{x_label} {number(x, decimals=_places(x))}"
     return f"{name}: {number(y, unit)} {unit} at {where}"
-
-
-def line_path(strokes: Iterable[Sequence[tuple[int, int]]]) -> str:
-    """SVG path data of lines given in tenths of a pixel, as relative moves; what a quarter of a pixel cannot show is
-    left out."""
-    parts = []
-    for stroke in strokes:
-        kept = simplified(stroke, tolerance=2.5)
-        parts.append(f"M{_tenths(kept[0][0])} {_tenths(kept[0][1])}")
-        previous = kept[0]
-        moves = []
-        for at in kept[1:]:
-            moves.append(_pair(at[0] - previous[0], at[1] - previous[1]))
-            previous = at
-        if moves:
-            parts.append("l" + moves[0] + "".join(m if m.startswith("-") else f" {m}" for m in moves[1:]))
-        else:
-            parts.append("h0")
-    return "".join(parts)
-
-
-def dots_path(dots: Iterable[tuple[int, int]]) -> str:
-    """A mark of no length for each whole pixel with a dot; the line's round ends make it visible."""
-    path = []
-    before = (0, 0)
-    for at in sorted({(round(x / 10), round(y / 10)) for x, y in dots}):
-        path.append(f"m{at[0] - before[0]} {at[1] - before[1]}h0")
-        before = at
-    return "".join(path).replace(" -", "-")
-
-
-def _tenths(value: int) -> str:
-    """``37`` as ``3.7``, ``-2`` as ``-.2``."""
-    whole, rest = divmod(abs(value), 10)
-    digits = f"{whole or ''}.{rest}" if rest else str(whole)
-    return f"-{digits}" if value < 0 else digits
-
-
-def _pair(x: int, y: int) -> str:
-    first, second = _tenths(x), _tenths(y)
-    return first + second if second.startswith("-") else f"{first} {second}"
-
-
-def simplified(points: Sequence[tuple[int, int]], *, tolerance: float) -> list[tuple[int, int]]:
-    """The points of a line without which it would move by more than ``tolerance`` (Douglas and Peucker's method)."""
-    keep = {0, len(points) - 1}
-    pending = [(0, len(points) - 1)]
-    while pending:
-        first, last = pending.pop()
-        (x0, y0), (x1, y1) = points[first], points[last]
-        length = math.hypot(x1 - x0, y1 - y0)
-        furthest, index = tolerance, None
-        for i in range(first + 1, last):
-            x, y = points[i]
-            away = abs((x1 - x0) * (y0 - y) - (x0 - x) * (y1 - y0)) / length if length else math.hypot(x - x0, y - y0)
-            if away > furthest:
-                furthest, index = away, i
-        if index is not None:
-            keep.add(index)
-            pending += [(first, index), (index, last)]
-    return [points[i] for i in sorted(keep)]
 
 
 def _places(value: float) -> int:

@@ -137,7 +137,7 @@ def data_block(view: ReportView, verdict: RunVerdict, *, title: str) -> dict[str
             ],
         },
         "charts": {
-            **{c.chart_id: c.data for c in (*view.accuracy.charts, *view.latency.charts, *view.thermal.charts)},
+            **{chart.chart_id: chart.data for chart in view.charts},
             **{c.chart_id: c.data for c in view.latency.timelines},
         },
         "stamps": view.stamps,

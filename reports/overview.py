@@ -112,6 +112,8 @@ class Decider:
     limit: str
     distance: str
     """How far from the limit, in words."""
+    n: str
+    """Samples behind the number"""
     reason: str
 
 
@@ -265,6 +267,7 @@ def deciders(run_verdict: RunVerdict, *, keep: int = 3) -> tuple[Decider, ...]:
             ),
             limit=limit_text(v.limit, v.unit),
             distance=_distance(v),
+            n=f"n = {v.n_samples}" if v.value is not None else "",
             reason=clean(v.reason),
         )
         for v in chosen[:keep]

@@ -24,12 +24,13 @@ from harness.record.verdict import Measurement, RunVerdict
 from reports import document, seed
 from reports.markdown import markdown_summary
 from reports.text import harmless
-from reports.views import REPORT_SCHEMA, Detail, report_view
+from reports.views import LONG_NOTE, REPORT_SCHEMA, Detail, report_view
 
 MAX_BYTES: Final = 2_000_000
 DETAILS: Final = (
     Detail(hover_points=48, stamp_values=60_000, charts=64, timelines=64),
     Detail(hover_points=0, stamp_values=60_000, charts=64, timelines=12),
+    Detail(hover_points=0, stamp_values=60_000, charts=50, timelines=3),
     Detail(hover_points=0, stamp_values=30_000, charts=32, timelines=8),
     Detail(hover_points=0, stamp_values=0, charts=8, timelines=4),
 )
@@ -97,6 +98,7 @@ def render_html(
             title=title,
             version=__version__,
             schema=REPORT_SCHEMA,
+            long_note=LONG_NOTE,
             article_label=seed.LABEL,
             article_inconsistencies=seed.INCONSISTENCIES,
             data=script_json(document.data_block(view, verdict, title=title)),

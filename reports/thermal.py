@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.journal import Journal
+from harness.measure.changepoint import MIN_VALUES
 from harness.measure.metrics import THERMAL_DOMAINS
 from harness.measure.thermal import usable_celsius
 from harness.measure.timing import timing_of
 from harness.record.run import RunRecord
 from harness.record.vocabulary import Source
-from reports.chart import Band, Chart, Panel, Series, draw
+from harness.results.speed import steadiness_of
+from reports.chart import Band, Chart, Mark, Panel, Series, Span, draw
 from reports.latency import run_subtitle, speed_first
 from reports.overview import Figure, figure
-from reports.text import clean, number, unit_name
+from reports.text import clean, counted, number, unit_name
 
 _DOMAIN_STYLE = {domain: style for style, domain in enumerate((*THERMAL_DOMAINS, "other"))}
 
@@ -29,11 +31,12 @@ def thermal_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
             continue
         origin = min(stamps + ([run.log.start.clock.monotonic_ns] if run.log.start else []))
         temperatures = _hottest(run, origin)
+        windows = _windows(run, origin)
         chart = draw(
             chart_id=f"thermal-{index}",
             title="Temperature and speed over time",
             subtitle=run_subtitle(run),
-            summary=_thermal_summary(temperatures),
+            summary=_thermal_summary(temperatures) + windows.summary,
             x_label="time since the start of the runner",
             x_unit="s",
             panels=(
@@ -49,7 +52,9 @@ def thermal_charts(journal: Journal, *, hover_points: int) -> tuple[Chart, ...]:
             )
             if temperatures
             else (),
-            bands=_bands(run, origin),
+            bands=bands_of(run, origin),
+            spans=windows.spans,
+            marks=windows.marks,
             hover_points=hover_points,
             emulated=run.source is Source.VIRTUAL,
             synthetic=run.source is Source.SYNTHETIC,
@@ -131,7 +136,52 @@ def _clocks(run: RunRecord, origin: int) -> tuple[Series, ...]:
     )[:4]
 
 
-def _bands(run: RunRecord, origin: int) -> tuple[Band, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Windows:
+    spans: tuple[Span, ...]
+    marks: tuple[Mark, ...]
+    summary: str
+
+
+def _windows(run: RunRecord, origin: int) -> _Windows:
+    """Cold, warming, steady, throttled or slowed windows of every repetition, and where throttling began."""
+    spans: list[Span] = []
+    marks: list[Mark] = []
+    n_short = 0
+    for generation in run.log.generations:
+        if generation.mode != "generate" or generation.warmup or not generation.token_ns:
+            continue
+        state = steadiness_of(run, generation)
+        if state is None:
+            n_short += 1
+            continue
+        stamps = generation.token_ns
+        for window in state.windows:
+            word = str(window.condition)
+            spans.append(
+                Span(
+                    start=(stamps[window.first] - origin) / 1e9,
+                    end=(stamps[window.end] - origin) / 1e9,
+                    label=word,
+                    kind=word,
+                    hover=f"{word}: {number(window.tps, 'tok/s')} tok/s, n = {window.end - window.first} gaps",
+                )
+            )
+        if state.tokens_to_throttle is not None:
+            at = (stamps[state.tokens_to_throttle - 1] - origin) / 1e9
+            marks.append(Mark(at=at, label=f"throttled after {state.tokens_to_throttle} tokens"))
+    summary = ""
+    if spans:
+        shown = dict.fromkeys(f"{span.label} {number(span.end - span.start, decimals=1)} s" for span in spans)
+        summary = f" Windows: {', '.join(shown)}; " + (
+            f"{counted(len(marks), 'throttle mark')}." if marks else "no throttling."
+        )
+    if n_short:
+        summary += f" {counted(n_short, 'repetition')} too short to label: {MIN_VALUES} gaps are needed."
+    return _Windows(spans=tuple(spans), marks=tuple(marks), summary=summary)
+
+
+def bands_of(run: RunRecord, origin: int) -> tuple[Band, ...]:
     bands = []
 
     def span(start: int, end: int, kind: str) -> Band:

@@ -7,6 +7,7 @@ this module and the ones it calls; a template only lays rows out.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,12 +16,16 @@ from harness.journal import Journal
 from harness.record.artifact import ArtifactManifest
 from harness.record.verdict import Measurement, RunVerdict
 from harness.record.vocabulary import Source
-from reports import accuracy, artifacts, latency, overview, seed, tables, thermal
+from harness.results.findings import RULES, Finding, find
+from reports import accuracy, artifacts, divergence, latency, overview, seed, speed, tables, thermal
 from reports.accuracy import LogitsRow, MismatchRow, PerplexityRow
 from reports.artifacts import ArtifactRow, QualityRow
 from reports.chart import Chart
+from reports.divergence import DivergenceRow
+from reports.energy import EnergySection, energy_section
 from reports.latency import GenerationRow, MetricTable
 from reports.overview import Overview
+from reports.roofline import RooflineSection, roofline_section
 from reports.tables import (
     ConditionRow,
     MetricDefinition,
@@ -30,12 +35,14 @@ from reports.tables import (
     SelfCheckRow,
     VerdictRow,
 )
-from reports.text import counted
+from reports.text import clean, counted
 from reports.thermal import SensorRow
 from reports.timeline import Timeline
 
 _MEDIANS: Final = "medians; below them the 95 % interval, where there are samples for one"
 REPORT_SCHEMA: Final = "snapgate.report/1"
+LONG_NOTE: Final = 110
+"""Characters of a note on the first screen"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,10 @@ class AccuracySection:
     logits: tuple[LogitsRow, ...]
     mismatches: tuple[MismatchRow, ...]
     more_mismatches: int
+    divergences: tuple[DivergenceRow, ...]
     charts: tuple[Chart, ...]
+    layers: tuple[Chart, ...]
+    layers_missing: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,11 @@ class LatencySection:
     load: MetricTable
     generations: tuple[GenerationRow, ...]
     charts: tuple[Chart, ...]
+    by_prompt: tuple[Chart, ...]
+    by_depth: tuple[Chart, ...]
+    distributions: tuple[Chart, ...]
+    missing: dict[str, str]
+    """``by_prompt``, ``by_depth``, ``distributions``: why a chart is not there, or empty"""
     timelines: tuple[Timeline, ...]
 
 
@@ -75,6 +90,17 @@ class ThermalSection:
     table: MetricTable
     sensors: tuple[SensorRow, ...]
     charts: tuple[Chart, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    weight: str
+    rule: str
+    what: str
+    where: str
+    evidence: tuple[str, ...]
+    next_step: str
+    run_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +120,11 @@ class ReportView:
     latency: LatencySection
     thermal: ThermalSection
     memory: MetricTable
+    energy: EnergySection
+    roofline: RooflineSection
+    findings: tuple[FindingRow, ...]
+    no_findings: str
+    """What was looked at without finding anything, or why nothing was; empty where there are findings"""
     conditions: tuple[ConditionRow, ...]
     self_checks: tuple[SelfCheckRow, ...]
     references: tuple[ReferenceRow, ...]
@@ -105,6 +136,20 @@ class ReportView:
     stamps: dict[str, Any]
     left_out: tuple[str, ...]
     """What ``Detail`` cut, in words"""
+
+    @property
+    def long_notes(self) -> bool:
+        """Whether the first screen cuts a note, so that all are said again below the verdict table."""
+        return any(len(note) > LONG_NOTE for note in self.overview.notes)
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """Every chart with lines, in the order of the page."""
+        a, s = self.accuracy, self.latency
+        return (
+            *a.layers, *a.charts, *s.by_prompt, *s.by_depth, *s.distributions, *s.charts, *self.thermal.charts,
+            *self.energy.charts, *self.roofline.charts,
+        )  # fmt: skip
 
 
 def report_view(
@@ -133,6 +178,13 @@ def report_view(
     tokens = drawn(latency.token_charts(journal, stamps, hover_points=detail.hover_points), "token gap", detail.charts)
     starts = drawn(latency.timelines(journal), "start-up", detail.timelines)
     heat = drawn(thermal.thermal_charts(journal, hover_points=detail.hover_points), "temperature", detail.charts)
+    by_prompt, by_depth, gaps = (
+        make(journal, hover_points=detail.hover_points)
+        for make in (speed.prompt_charts, speed.depth_charts, speed.distribution_charts)
+    )
+    layers, layers_missing = divergence.layer_charts(manifests, hover_points=detail.hover_points)
+    energy = energy_section(journal, measurements, phones, hover_points=detail.hover_points)
+    findings = tuple(map(_finding, find(journal, measurements)))
     if stamps.left_out:
         left_out.append(f"the per-token stamps of {counted(stamps.left_out, 'generation')}")
     return ReportView(
@@ -149,7 +201,10 @@ def report_view(
             logits=accuracy.logits_rows(journal),
             mismatches=mismatches,
             more_mismatches=more,
+            divergences=divergence.divergence_rows(journal),
             charts=snr,
+            layers=layers,
+            layers_missing=layers_missing,
         ),
         latency=LatencySection(
             table=latency.metric_table(
@@ -170,6 +225,14 @@ def report_view(
             ),
             generations=latency.generation_rows(journal),
             charts=tokens,
+            by_prompt=drawn(by_prompt.charts, "prompt length", detail.charts),
+            by_depth=drawn(by_depth.charts, "depth", detail.charts),
+            distributions=drawn(gaps.charts, "gap distribution", detail.charts),
+            missing={
+                "by_prompt": "; ".join(by_prompt.missing[:4]),
+                "by_depth": "; ".join(by_depth.missing[:4]),
+                "distributions": "; ".join(gaps.missing[:4]),
+            },
             timelines=starts,
         ),
         thermal=ThermalSection(
@@ -193,6 +256,10 @@ def report_view(
             phones,
             note="the largest of all runs",
         ),
+        energy=dataclasses.replace(energy, charts=drawn(energy.charts, "battery power", detail.charts)),
+        roofline=roofline_section(journal, measurements, manifests, hover_points=detail.hover_points),
+        findings=findings,
+        no_findings=_no_findings(journal, findings),
         conditions=tables.condition_rows(journal),
         self_checks=tables.self_check_rows(journal),
         references=tables.reference_rows(journal),
@@ -204,3 +271,23 @@ def report_view(
         stamps=stamps.by_run,
         left_out=tuple(left_out),
     )
+
+
+def _finding(finding: Finding) -> FindingRow:
+    return FindingRow(
+        weight=str(finding.weight),
+        rule=finding.rule,
+        what=clean(finding.what),
+        where=clean(finding.where),
+        evidence=tuple(clean(text) for text in finding.evidence),
+        next_step=clean(finding.next_step),
+        run_ids=tuple(clean(run_id) for run_id in finding.run_ids),
+    )
+
+
+def _no_findings(journal: Journal, findings: Sequence[FindingRow]) -> str:
+    if findings:
+        return ""
+    if not journal.runs:
+        return "not measured: the journal has no run to look at"
+    return f"none: {counted(len(RULES), 'rule')} looked at {counted(len(journal.runs), 'run')} and nothing stands out"

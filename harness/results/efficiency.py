@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from harness.errors import ArtifactError
 from harness.journal import Journal
 from harness.measure.roofline import Roof, bytes_per_token, fault
 from harness.record.artifact import ArtifactManifest
@@ -39,10 +40,15 @@ def roofline_frame(journal: Journal, manifests: Mapping[str, ArtifactManifest]) 
             notes = list(m.refuted_by)
             manifest = manifests.get(artifact_id)
             soc = BY_PART.get(m.cell.part)
+            moved = None
             if manifest is None:
                 notes.append("the artifact is not at hand: name its folder with --artifacts")
             else:
-                moved = bytes_per_token(manifest)
+                try:
+                    moved = bytes_per_token(manifest)
+                except ArtifactError as exc:
+                    notes.append(exc.what)
+            if moved is not None:
                 row.update(weight_bytes=moved.weights, kv_bytes=moved.kv, activation_bytes=moved.activations)
                 row["total_bytes"] = moved.total
                 if soc is None or soc.dram_gb_per_s is None:

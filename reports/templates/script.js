@@ -109,11 +109,14 @@
       const head = values.createTHead().insertRow();
       cell(head, "th", chart.x.label + (chart.x.unit ? ` (${chart.x.unit})` : "")).scope = "col";
       cell(head, "th", `${panel.label} (${panel.unit})`).scope = "col";
+      const more = [["low", "95 % low"], ["high", "95 % high"], ["n_each", "n"]].filter(([key]) => series[key]);
+      for (const [, label] of more) cell(head, "th", label).scope = "col";
       const body = values.createTBody();
       xsOf(panel, series).forEach((x, index) => {
         const row = body.insertRow();
         cell(row, "td", x);
         cell(row, "td", ys[index]);
+        for (const [name] of more) cell(row, "td", series[name][index]);
       });
       box.append(values);
       details.append(box);

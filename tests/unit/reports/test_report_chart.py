@@ -1,6 +1,7 @@
 import pytest
 
-from reports.chart import Band, Panel, Rule, Series, draw, line_path, nice_ticks, padded_range, simplified, thinned
+from reports.chart import Band, Panel, Rule, Series, draw, nice_ticks, padded_range, thinned
+from reports.paths import line_path, simplified
 from reports.timeline import Bar, timeline
 
 
