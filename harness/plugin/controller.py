@@ -26,6 +26,7 @@ from harness.plugin.share import Share
 from harness.record.run import Cell
 from harness.record.vocabulary import EXIT_CODES, Status
 from harness.results.gate import read_baseline, read_limits, read_session
+from harness.results.integrity import cover
 from harness.soc import BY_PART
 from harness.spec.models import load_catalogue
 
@@ -198,6 +199,13 @@ class Controller:
             terminalreporter.write_line(f"broke without a verdict: {nodeid}")
 
     def pytest_unconfigure(self) -> None:
+        """By now every plugin has written its files."""
+        junit = getattr(self._config.option, "xmlpath", None)
+        try:
+            if junit and self._conclusion is not None:
+                cover(self._settings.results, self._config.invocation_params.dir / junit)
+        except (SnapGateError, OSError) as exc:
+            self._say(f"error: {junit} is not covered by the manifest: {exc}")
         self._close()
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -137,6 +137,19 @@ def write_manifest(
 SIGNATURE_NAME: Final = "manifest.sig"
 
 
+def cover(results: Path, document: Path) -> bool:
+    """Add a document that was written after the manifest, such as pytest's JUnit file. One that does not lie in the
+    results folder cannot be covered: False."""
+    path = document.resolve()
+    if not path.is_file() or not path.is_relative_to(results.resolve()):
+        return False
+    manifest = read_manifest(results)
+    name = path.relative_to(results.resolve()).as_posix()
+    documents = {**manifest.documents, name: sha256_of(path)}
+    write_json(results / MANIFEST_NAME, replace(manifest, documents=documents))
+    return True
+
+
 def read_manifest(results: Path) -> RunManifest:
     path = results / MANIFEST_NAME
     if not path.is_file():
@@ -220,7 +233,25 @@ def file_differences(results: Path, manifest: RunManifest) -> list[Difference]:
             Difference(where=f"record {name}", what="not in the manifest: it was added later")
             for name in sorted(here - set(manifest.journal))
         ]
-    return found
+    return found + _stray_files(root, manifest)
+
+
+def _stray_files(root: Path, manifest: RunManifest) -> list[Difference]:
+    """Files in the folder of a run that the run did not leave."""
+    named = set(manifest.pulled)
+    folders = sorted({(root / name).parent for name in named if _inside(root, name)})
+    here = (path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*")) if path.is_file())
+    names = (path.relative_to(root).as_posix() for path in here)
+    return [
+        Difference(where=f"pulled file {name}", what="not in the manifest: it was added later")
+        for name in names
+        if name not in named
+    ]
+
+
+def _inside(root: Path, name: str) -> bool:
+    """Below ``runs/``, and nowhere above the folder that it claims to be in."""
+    return (root / name).resolve().is_relative_to((root / "runs").resolve())
 
 
 def record_differences(results: Path, manifest: RunManifest, journal: Journal) -> list[Difference]:

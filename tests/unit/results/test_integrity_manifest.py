@@ -18,7 +18,7 @@ from harness.plugin.conclusion import write_all
 from harness.record.artifact import sha256_of
 from harness.record.codec import to_json
 from harness.results.gate import judge_journal, read_limits
-from harness.results.integrity import write_manifest
+from harness.results.integrity import cover, write_manifest
 from harness.results.signature import new_key, sign
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
@@ -185,6 +185,57 @@ def test_a_changed_pulled_file_is_named(results, capsys):
     assert f"DIFFERS  pulled file runs/{RUN}/logcat.txt: was changed" in told
 
 
+def test_a_file_that_was_laid_beside_those_of_a_run_is_named(results, capsys):
+    (results / "runs" / RUN / "logits.bin").write_text("better ones\n")
+    code, told = verify(results, capsys)
+    assert code == 12
+    assert f"DIFFERS  pulled file runs/{RUN}/logits.bin: not in the manifest" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("report.html", "document"),
+        ("report.json", "document"),
+        ("report.md", "document"),
+        ("verdict.json", "document"),
+        ("junit.xml", "document"),
+        ("limits.toml", "input"),
+        ("artifacts.json", "input"),
+        (f"runs/{RUN}/records.jsonl", "pulled file"),
+        (f"runs/{RUN}/logcat.txt", "pulled file"),
+        ("journal/perf_pass.jsonl", "record"),
+    ],
+)
+def test_a_byte_changed_or_a_file_gone_is_named_for_every_file_of_a_run(results, capsys, name, kind):
+    (results / "junit.xml").write_text("<testsuites/>\n")
+    assert cover(results, results / "junit.xml")
+    assert verify(results, capsys)[0] == 0
+    path = results / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b" ")
+    code, told = verify(results, capsys)
+    assert (code, f"DIFFERS  {kind} {name}: was changed" in told) == (12, True)
+    path.unlink()
+    code, told = verify(results, capsys)
+    assert (code, f"DIFFERS  {kind} {name}: is gone" in told) == (12, True)
+
+
+def test_every_file_that_a_run_leaves_is_covered(results):
+    """Nothing lies in the results folder that the manifest does not name, but itself."""
+    body = json.loads((results / "manifest.json").read_text())
+    named = {*body["journal"], *body["pulled"], *body["inputs"], *body["documents"]}
+    here = {path.relative_to(results).as_posix() for path in results.rglob("*") if path.is_file()}
+    assert here - named == {"manifest.json"}
+
+
+def test_only_a_file_of_the_results_folder_can_be_covered(results, tmp_path):
+    other = tmp_path / "junit.xml"
+    other.write_text("x")
+    assert not cover(results, other)
+    assert not cover(results, results / "no-such.xml")
+
+
 def test_a_pulled_file_that_is_gone_is_named(results, capsys):
     (results / "runs" / RUN / "logcat.txt").unlink()
     code, told = verify(results, capsys)
@@ -277,10 +328,12 @@ class TestSignature:
 def test_the_suites_leave_a_manifest_that_verifies(journals, performance_limits, tmp_path, capsys):
     command = [sys.executable, "-m", "pytest", "suites", "--journal", str(journals / "perf_fail"), "-q"]
     command += ["--results", str(tmp_path), "--limits", str(performance_limits), "-p", "no:cacheprovider"]
+    command += ["--junitxml", str(tmp_path / "junit.xml")]
     done = subprocess.run(command, cwd=SUITES.parent, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 10
     assert f"wrote {tmp_path / 'manifest.json'}" in done.stdout
     body = json.loads((tmp_path / "manifest.json").read_text())
     assert body["artifacts"][0]["artifact_id"]
     assert "accuracy/test_logits.py" in body["suites"]
+    assert set(body["documents"]) == {"report.html", "report.json", "report.md", "verdict.json", "junit.xml"}
     assert verify(tmp_path, capsys, "--suites", str(SUITES))[0] == 0
