@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from harness.journal import Journal
 from harness.record.artifact import ArtifactManifest
@@ -15,7 +15,8 @@ from reports.chart import Chart, Panel, Series, draw
 from reports.overview import Figure, figure
 from reports.text import clean, counted, number
 
-_ROOF_POINTS = 33
+_ROOF_POINTS: Final = 33
+_LONGEST_WHY: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ def roofline_section(
     chart = _chart(found, speeds, hover_points=hover_points)
     missing = ""
     if chart is None:
-        notes = dict.fromkeys(clean(f"{item['cell']}: {item['note']}") for item in found if item["note"])
+        notes = dict.fromkeys(clean(f"{item['cell']}: {item['note']}")[:300] for item in found if item["note"])
         missing = "; ".join(notes) or "no decode speed was measured in this journal"
     return RooflineSection(rows=rows, charts=() if chart is None else (chart,), missing=missing)
 
@@ -67,6 +68,7 @@ def _row(item: dict[str, Any], speeds: dict[tuple[str, str | None, str], Measure
     speed = speeds[(item["cell"], item["serial"], item["source"])]
     ids = tuple(clean(run_id) for run_id in speed.run_ids)
     why = clean(item["note"]) or "not known"
+    why = why if len(why) <= _LONGEST_WHY else f"{why[:_LONGEST_WHY]}…"
 
     def shown(name: str, unit: str, scale: float = 1.0, decimals: int | None = None) -> Figure:
         value = _number(item[name])

@@ -105,7 +105,7 @@ class Browser:
     def press(self, key: str) -> None:
         """One key, as the DevTools protocol names it: ``Tab``, ``Enter``."""
         text = {"Enter": "\r"}.get(key, "")
-        code = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39}[key]
+        code = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}[key]
         base = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self._send("Input.dispatchKeyEvent", {"type": "keyDown", "text": text, **base})
         self._send("Input.dispatchKeyEvent", {"type": "keyUp", **base})

@@ -75,6 +75,14 @@ def _postgresql() -> Missing | None:
     return lack
 
 
+AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+"""The accessibility checker, for tests of the pages only; never part of a page."""
+
+
+def _axe() -> Missing | None:
+    return None if AXE.is_file() else Missing(reason=f"no {AXE.relative_to(ROOT)}", remedy="tools/install-lanes.sh")
+
+
 def _qnn() -> Missing | None:
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return Missing(reason=f"{platform.machine()} {sys.platform}", remedy="use an x86-64 Linux host")
@@ -208,6 +216,7 @@ CAPABILITIES: Mapping[str, Capability] = MappingProxyType(
                 allows="look at the report in headless Chromium",
                 check=_program("chromium", package="chromium"),
             ),
+            Capability(name="axe", allows="check the pages' accessibility with axe-core", check=_axe),
             Capability(
                 name="history",
                 allows="keep runs in a database and draw trends",

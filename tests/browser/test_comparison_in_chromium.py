@@ -1,26 +1,10 @@
 """What a reader's browser does with the comparison page."""
 
-import dataclasses
-
 import pytest
-
-from harness.results.derive import derive
-from reports.comparison import Side, write_comparison
 
 pytestmark = pytest.mark.lane("browser")
 
 FAULTS = {"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"}
-
-
-@pytest.fixture(scope="module")
-def comparison_page(tmp_path_factory, journals):
-    """The virtual phone of ``passing``, beside one with a hostile phone's text and the same figures."""
-    first = journals.passing()
-    run = first.runs[0]
-    device = dataclasses.replace(run.device, model=journals.HOSTILE)
-    second = dataclasses.replace(first, runs=(dataclasses.replace(run, device=device, artifact_id="beef" * 4),))
-    sides = [Side(name=name, journal=j, measurements=derive(j)) for name, j in (("a", first), ("<b>", second))]
-    return write_comparison(tmp_path_factory.mktemp("comparison") / "comparison.html", *sides)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -2,43 +2,9 @@
 
 import pytest
 
-from harness.results.history import KnownChange, Point, make_series
-from reports.history import write_history
-
 pytestmark = [pytest.mark.lane("browser"), pytest.mark.lane("history")]
 
 FAULTS = {"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"}
-HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=alert(1)>\x1b[31m\u202egnp\x00 📱 שלום"
-
-
-def points(values, *, refuted=""):
-    return [
-        Point(
-            session_id=f"s{number:02}",
-            started_at=f"2026-03-{number:02}T08:00:00+00:00",
-            artifact_id=("a1" if number < 7 else "b2") * 8,
-            value=value,
-            ci_low=value - 1,
-            ci_high=value + 1,
-            n_samples=5,
-            status="PASS",
-            refuted_by=refuted,
-            run_ids=(f"run-{number}",),
-        )
-        for number, value in enumerate(values, start=1)
-    ]
-
-
-@pytest.fixture(scope="module")
-def history_page(tmp_path_factory):
-    known = (KnownChange(date="2026-03-07", note=HOSTILE),)
-    cell = "tiny-llama-w8a16-kv8-SM8650"
-    common = {"cell": cell, "serial": "PHONE1", "phone": HOSTILE, "source": "phone", "known": known}
-    falling = make_series(metric="decode_tps", points=points([50.0] * 6 + [40.0] * 6), **common)
-    level = make_series(metric="peak_rss_bytes", points=points([2.0**30] * 12), **common)
-    emulated = {**common, "source": "virtual", "serial": "V1"}
-    rising = make_series(metric="decode_tps", points=points([2.0] * 6 + [3.0] * 6, refuted="emulated"), **emulated)
-    return write_history(tmp_path_factory.mktemp("history") / "history.html", [rising, level, falling])
 
 
 @pytest.mark.parametrize("dark", [False, True])

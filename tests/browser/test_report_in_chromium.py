@@ -43,8 +43,53 @@ def test_every_kind_of_chart_is_there_and_has_a_size(browser, page) -> None:
     plots = "[...document.querySelectorAll('svg.plot')]"
     shown = browser.evaluate(f"{plots}.map((p) => [p.closest('figure').id, p.getBoundingClientRect().height > 80])")
     kinds = {name.split("-")[0] for name, _ in shown}
-    assert kinds == {"snr", "tokens", "startup", "thermal"}
+    assert kinds == {"layers", "snr", "depth", "gaps", "tokens", "startup", "thermal"}
     assert all(visible for _, visible in shown)
+
+
+def test_every_section_has_its_chart_where_everything_was_measured(browser, page) -> None:
+    browser.open(page("thorough"))
+    assert faults(browser) == []
+    kinds = browser.evaluate("[...document.querySelectorAll('figure.chart')].map((f) => f.id.split('-')[0])")
+    assert set(kinds) == {
+        "layers", "snr", "prompt", "depth", "gaps", "tokens", "startup", "thermal", "power", "roofline",
+    }  # fmt: skip
+    hover = browser.evaluate("document.querySelector('#prompt-0 circle title').textContent")
+    assert hover == "time to first token: 20.0 ms at 16 tokens, 95 % 18.0 … 22.0, n = 5"
+    power = browser.evaluate("document.querySelector('figure[id^=power] circle title').textContent")
+    assert power == "power: 2.000 W at 0 s"
+
+
+def test_the_values_of_a_median_come_with_interval_and_n(browser, page) -> None:
+    browser.open(page("thorough"))
+    browser.evaluate("document.querySelector('#prompt-0 details.values').open = true")
+    head, first = browser.evaluate(
+        """new Promise((done) => setTimeout(() => {
+          const table = document.querySelector('#prompt-0 .values table');
+          done([table.tHead.rows[0], table.tBodies[0].rows[0]].map((r) => [...r.cells].map((c) => c.textContent)));
+        }, 50))"""
+    )
+    assert head == ["prompt length (tokens)", "time to first token (ms)", "95 % low", "95 % high", "n"]
+    assert first == ["16", "20", "18", "22", "5"]
+
+
+def test_windows_and_the_throttle_mark_stand_where_they_happened(browser, page) -> None:
+    """The runner starts at 1 s; the first token comes at 5.4 s, throttling after 400 gaps of 10 ms: 8.4 s on an axis
+    that begins at 0 and ends with the last sensor, at 33 s."""
+    browser.open(page("thorough"))
+    mark, left, right, words, low, high = browser.evaluate(
+        """(() => {
+          const plot = document.querySelector('#thermal-0 svg.plot');
+          const words = [...plot.querySelectorAll('.span title')].map((t) => t.textContent.split(':')[0]);
+          return [plot.querySelector('path.mark').getBBox().x, Number(plot.dataset.left), Number(plot.dataset.right),
+                  words, Number(plot.dataset.low), Number(plot.dataset.high)];
+        })()"""
+    )
+    at = low + (mark - left) / (right - left) * (high - low)
+    assert at == pytest.approx(8.4, abs=0.1)
+    assert words[-1] == "throttled"
+    label = browser.evaluate("document.querySelector('#thermal-0 text.mark').textContent")
+    assert label.startswith("throttled after 40")
 
 
 def test_a_drawn_line_ends_where_its_last_value_lies(browser, page) -> None:

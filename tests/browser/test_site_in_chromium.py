@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
-
-from harness.results.store import open_store
-from reports.site import build_site
 
 pytestmark = [pytest.mark.lane("browser"), pytest.mark.lane("history")]
 
 FAULTS = {"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"}
 PAGES = ["index", "sessions", "runs", "runs-2", "phones", "artifacts", "metrics", "metric-decode_tps"]
-
-
-@pytest.fixture(scope="module")
-def site_folder(tmp_path_factory):
-    """11 sessions of 60 runs: 660 runs, three pages."""
-    source = Path(__file__).parents[1] / "unit" / "reports" / "test_site_pages.py"
-    spec = importlib.util.spec_from_file_location("site_pages_for_browser", source)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder = tmp_path_factory.mktemp("site")
-    with open_store(str(folder / "h.db")) as engine:
-        module.fill(engine, 11, 60, phone=module.HOSTILE)
-        build_site(engine, folder / "site")
-    return folder / "site"
 
 
 @pytest.mark.parametrize("name", PAGES)

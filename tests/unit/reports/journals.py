@@ -11,10 +11,12 @@ from harness.record.artifact import (
     AccuracyFigures,
     ArtifactManifest,
     ContextFile,
+    GraphSpec,
     ModelFacts,
     PerplexityFigure,
     Recipe,
     Target,
+    TensorSpec,
 )
 from harness.record.comparison import Leg, LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
 from harness.record.run import Cell, Conditions, DeviceFacts, HostState, RunError, RunRecord, SensorSeries
@@ -33,7 +35,7 @@ from harness.record.runner import (
     Start,
 )
 from harness.record.verdict import Limit
-from harness.record.vocabulary import Source, Status
+from harness.record.vocabulary import DType, Source, Status
 from harness.soc import KvPrecision, Precision
 
 GEN3 = Cell(model="tiny-llama", precision=Precision.W8A16, kv=KvPrecision.KV8, part="SM8650")
@@ -85,13 +87,14 @@ def generation(
         n_cached=0,
         start_ns=start_ns,
         end_ns=stamps[-1] + MS,
-        prefill=(
+        prefill=tuple(
             PrefillChunk(
-                n_tokens=n_prompt,
+                n_tokens=min(64, n_prompt - at),
                 n_graph_tokens=64,
-                start_ns=start_ns,
-                end_ns=start_ns + int((first_ms - 10) * MS),
-            ),
+                start_ns=start_ns + int((first_ms - 10) * MS * at / n_prompt),
+                end_ns=start_ns + int((first_ms - 10) * MS * min(at + 64, n_prompt) / n_prompt),
+            )
+            for at in range(0, n_prompt, 64)
         ),
         relayout_ns=MS,
         token_ns=tuple(stamps),
@@ -525,4 +528,53 @@ def manifest() -> ArtifactManifest:
         files_sha256={"ar64.bin": HASH},
         quality=(quality("fp32", 12.5), quality("kv8", 13.0), quality("kv16", 12.625)),
         accuracy=AccuracyFigures(layer_snr_db=(45.0, 44.25), logits_snr_db=41.5, top1_agreement=0.982, n_positions=512),
+    )
+
+
+def thorough_manifest() -> ArtifactManifest:
+    """``manifest`` with an AR-1 graph whose cache is 2 x 32 x 511 bytes."""
+    spec = TensorSpec(name="past_key_0", dtype=DType.UFIXED8, shape=(1, 2, 32, 511))
+    graph = GraphSpec(name="ar1", n_tokens=1, inputs=(spec,), outputs=(), epcontext_nodes=1, cpu_nodes=0)
+    return dataclasses.replace(
+        manifest(), contexts=(ContextFile(file="ar1.bin", sha256=HASH, n_bytes=1, graphs=(graph,)),)
+    )
+
+
+def thorough() -> Journal:
+    """A phone in fair condition with everything there is to draw: prompts of 16, 32 and 256 tokens five times each
+    (n/2 + 10 + r ms to the first token), one long text that throttles after 400 gaps of 10 ms, skin, clock and battery
+    (2 W)."""
+    short = tuple(
+        generation(
+            prompt_id=f"p{n}",
+            repetition=r,
+            n_prompt=n,
+            first_ms=n / 2 + 10 + r,
+            gaps_ms=(10.0,) * 20,
+            start_ns=(20_000 + 1_000 * (5 * i + r)) * MS,
+        )
+        for i, n in enumerate((16, 32, 256))
+        for r in range(5)
+    )
+    long = generation(prompt_id="long", gaps_ms=(10.0,) * 400 + (20.0,) * 400)
+    stamps = tuple((1_000 + 1_000 * i) * MS for i in range(34))
+
+    def sensor(name: str, domain: str, unit: str, values: tuple[float, ...]) -> SensorSeries:
+        return SensorSeries(name=name, domain=domain, unit=unit, state="ok", monotonic_ns=stamps, values=values)
+
+    lines = (
+        sensor("skin", "skin", "celsius", tuple(30.0 + min(max(i - 4, 0), 10) for i in range(34))),
+        sensor("clock policy0", "cpu", "hz", tuple(3e9 if i < 9 else 1.5e9 for i in range(34))),
+        sensor("battery current_now", "battery", "ua", (-500_000.0,) * 34),
+        sensor("battery voltage_now", "battery", "uv", (4_000_000.0,) * 34),
+    )
+    made = run("run-t", source=Source.PHONE, serial="P1", generations=(long, *short), sensors=lines, wall_s=40.0)
+    conditions = dataclasses.replace(made.conditions, charging=False)
+    made = dataclasses.replace(made, conditions=conditions, artifact_id=thorough_manifest().artifact_id)
+    return Journal(
+        sessions=(session(),),
+        runs=(made,),
+        references=(REFERENCE,),
+        logits=comparisons("run-t", GEN3),
+        windows=windows("run-t", GEN3),
     )
