@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 using namespace snapgate;
@@ -21,6 +22,24 @@ TEST_CASE("argmax takes the lowest id on a tie") {
     CHECK(argmax(row_of(raw, {DType::kUFixed16, 0.1, 30000})) == 1);
     const std::vector<std::uint8_t> equal = {3, 3, 3};
     CHECK(argmax(row_of(equal, {DType::kUFixed8, 0.1, 0})) == 0);
+}
+
+TEST_CASE("argmax finds the first of the greatest in a long row, wherever it lies") {
+    constexpr std::size_t kLength = 5000; // several blocks, the last not whole
+    for (const std::size_t place : {0, 1, 1023, 1024, 2047, 4095, 4096, 4999}) {
+        std::vector<std::uint16_t> raw(kLength, 7);
+        raw[place] = 65535;
+        raw[kLength - 1] = 65535;
+        CHECK(argmax(row_of(raw, {DType::kUFixed16, 0.1, 0})) == static_cast<std::int32_t>(place));
+        std::vector<std::uint16_t> half(kLength, half_from_float(-2));
+        half[place] = half_from_float(-1);
+        CHECK(argmax(row_of(half, {DType::kFloat16})) == static_cast<std::int32_t>(place));
+        std::vector<std::int32_t> whole(kLength, std::numeric_limits<std::int32_t>::min());
+        CHECK(argmax(row_of(whole, {DType::kInt32})) == 0);
+        whole[place] = std::numeric_limits<std::int32_t>::min() + 1;
+        CHECK(argmax(row_of(whole, {DType::kInt32})) == static_cast<std::int32_t>(place));
+    }
+    CHECK(argmax(row_of(std::vector<std::uint16_t>(kLength, 0x7E00), {DType::kFloat16})) == 0); // all NaN
 }
 
 TEST_CASE("argmax knows the sign of fixed-point and float elements") {
