@@ -57,6 +57,7 @@ class CandidateRow:
     phone: str
     quality: Figure
     cost: Figure
+    n: str
     front: str
     """``on the front``, or by what it is beaten"""
 
@@ -77,6 +78,7 @@ class SideRow:
     cells: str
     phones: str
     artifacts: str
+    runtimes: str
     n_runs: int
 
 
@@ -116,6 +118,7 @@ def _side(side: Side) -> SideRow:
         cells=clean(", ".join(cells) or "none"),
         phones=clean(", ".join(dict.fromkeys(f"{r.device.model} {r.device.serial}" for r in shown)) or "none"),
         artifacts=clean(", ".join(dict.fromkeys(short_hash(r.artifact_id) for r in shown)) or "none"),
+        runtimes=clean(", ".join(dict.fromkeys(run.runtime for run in shown)) or "none"),
         n_runs=len(shown),
     )
 
@@ -167,10 +170,14 @@ def _pareto(view: Pareto, chart_id: str) -> ParetoView:
             artifact=short_hash(c.artifact_id),
             cell=clean(str(c.cell)),
             phone=clean(c.serial),
-            quality=figure(c.quality, METRICS[view.quality].unit),
+            quality=figure(c.quality, METRICS[view.quality].unit, interval=c.quality_interval),
             cost=figure(
-                c.cost, METRICS[view.cost].unit, emulated=any(text.startswith(EMULATED) for text in c.refuted_by)
+                c.cost,
+                METRICS[view.cost].unit,
+                emulated=any(text.startswith(EMULATED) for text in c.refuted_by),
+                interval=c.cost_interval,
             ),
+            n=f"{c.n_samples[0]} / {c.n_samples[1]}",
             front=clean(
                 ("on the front" if not c.dominated_by else f"beaten by {', '.join(c.dominated_by[:3])}")
                 + (f", but refuted: {'; '.join(c.refuted_by)}" if c.refuted_by else "")
@@ -188,6 +195,10 @@ def _pareto(view: Pareto, chart_id: str) -> ParetoView:
             run_id=None,
             style=index % 6,
             dots=True,
+            intervals=(
+                None if c.cost_interval is None else (c.cost_interval[0] * factor, c.cost_interval[1] * factor),
+            ),
+            counts=(c.n_samples[1],),
         )
         for index, c in enumerate(view.candidates)
     )

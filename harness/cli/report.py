@@ -30,6 +30,10 @@ def add_command(commands: Subcommands) -> None:
         "--cells", nargs=2, metavar="CELL", help="with --compare: a cell of the first, one of the second"
     )
     parser.add_argument("--serials", nargs=2, metavar="SERIAL", help="with --compare: a phone of each side")
+    parser.add_argument(
+        "--artifact-ids", nargs=2, metavar="ID", help="with --compare: an artifact of each side, by the start of its id"
+    )
+    parser.add_argument("--runtimes", nargs=2, metavar="NAME", help="with --compare: a runtime of each side, e.g. qnn")
     parser.add_argument("--history", action="store_true", help="trends over the sessions of --db: OUT/history.html")
     parser.add_argument("--site", type=Path, metavar="DIR", help="static index of all runs of --db")
     add_database(parser)
@@ -68,6 +72,8 @@ def _compare(arguments: argparse.Namespace) -> int:
             journal,
             cell=arguments.cells[index] if arguments.cells else None,
             serial=arguments.serials[index] if arguments.serials else None,
+            artifact=arguments.artifact_ids[index] if arguments.artifact_ids else None,
+            runtime=arguments.runtimes[index] if arguments.runtimes else None,
         )
         journal = redacted(journal, arguments)
         sides.append(Side(name=_side_name(arguments, index), journal=journal, measurements=derive(journal)))
@@ -78,7 +84,8 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _side_name(arguments: argparse.Namespace, index: int) -> str:
     parts = [str(arguments.compare[index])]
-    parts += [pair[index] for pair in (arguments.cells, None if arguments.redact else arguments.serials) if pair]
+    serials = None if arguments.redact else arguments.serials
+    parts += [p[index] for p in (arguments.cells, serials, arguments.artifact_ids, arguments.runtimes) if p]
     return " ".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from harness.record.runner import RunnerLog
 from harness.record.vocabulary import Source, Status
@@ -42,6 +43,8 @@ class DeviceFacts:
     ram_bytes: int | None
     boot_id: str
     virtual: bool
+    isolation: str | None = None
+    """``ro.snapgate.isolation`` of a virtual phone: ``namespaces``, or ``paths`` where the host refuses those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,10 @@ class RunError:
     message: str
 
 
+QNN: Final = "qnn"
+"""The native runner on Qualcomm's QNN libraries: the one runtime there is so far."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     run_id: str
@@ -130,3 +137,5 @@ class RunRecord:
     """1, or 2 when a transient lab fault was retried once."""
     retried_because: str | None
     error: RunError | None
+    runtime: str = QNN
+    """What executed the model. Figures of different runtimes are compared, never pooled."""

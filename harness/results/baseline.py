@@ -28,7 +28,7 @@ from harness.journal import Journal
 from harness.measure.metrics import METRICS
 from harness.measure.timing import comparable_repetitions
 from harness.record.baseline import BASELINE_SCHEMA, Baseline, BaselineFigure
-from harness.record.run import RunRecord
+from harness.record.run import QNN, RunRecord
 from harness.record.verdict import Limit, Measurement, RunVerdict, Verdict
 from harness.record.vocabulary import SEVERITY, Family, Source, Status, worst
 from harness.results.derive import derive
@@ -98,6 +98,7 @@ def identity(measurement: Measurement, runs: Sequence[RunRecord]) -> dict[str, s
     return {
         "cell": str(measurement.cell),
         "source": str(measurement.source),
+        "runtime": all_of([run.runtime for run in runs]),
         "serial": measurement.serial or "",
         "android_build": all_of([run.device.fingerprint for run in runs]),
         "workload": all_of([run.workload for run in runs]),
@@ -195,7 +196,7 @@ def _verdict(
         return _as_verdict(m, Status.INVALID, "; ".join(m.refuted_by), None, None)
     same_metric = [f for f in baseline.figures if f.metric == m.metric]
     wanted = {name: value for name, value in fields.items() if name not in ignored}
-    equal = [f for f in same_metric if all(f.identity.get(name) == value for name, value in wanted.items())]
+    equal = [f for f in same_metric if all(_stored(f).get(name) == value for name, value in wanted.items())]
     if not equal:
         return _as_verdict(m, Status.NOT_COVERED, _incomparable(wanted, same_metric), None, None)
     if len(m.samples) < MIN_SAMPLES:
@@ -213,12 +214,17 @@ def _verdict(
     return _as_verdict(m, Status.INCONCLUSIVE, f"{shown}: more repetitions are needed", value, interval)
 
 
+def _stored(figure: BaselineFigure) -> dict[str, str]:
+    """The identity of a stored figure; one that was promoted before the runtime was noted is of QNN."""
+    return {"runtime": QNN, **figure.identity}
+
+
 def _incomparable(fields: dict[str, str], figures: Sequence[BaselineFigure]) -> str:
     """The fields that differ from the nearest figure."""
     if not figures:
         return "the baseline has no such metric"
-    nearest = min(figures, key=lambda f: sum(f.identity.get(name) != fields[name] for name in fields))
-    other = nearest.identity
+    nearest = min(figures, key=lambda f: sum(_stored(f).get(name) != fields[name] for name in fields))
+    other = _stored(nearest)
     names = [name for name in fields if other.get(name) != fields[name]]
     return "incomparable: " + "; ".join(f"{n} is {fields[n]}, the baseline's {other.get(n)}" for n in names)
 

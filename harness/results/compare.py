@@ -79,6 +79,10 @@ class Candidate:
     serial: str
     quality: float
     cost: float
+    quality_interval: tuple[float, float] | None
+    cost_interval: tuple[float, float] | None
+    n_samples: tuple[int, int]
+    """Behind quality and cost"""
     refuted_by: tuple[str, ...]
     dominated_by: tuple[str, ...]
     """Artifact ids (with the phone) that are at least as good in both, and better in one; empty: on the front.
@@ -265,6 +269,9 @@ def _candidates(
             serial=key[3],
             quality=q,
             cost=c,
+            quality_interval=points[key][quality].interval,
+            cost_interval=points[key][cost].interval,
+            n_samples=(len(points[key][quality].samples), len(points[key][cost].samples)),
             refuted_by=refuted[key],
             dominated_by=tuple(f"{other[1]} on {other[3]}" for other in figures if beats(other, key)),
         )
@@ -272,23 +279,31 @@ def _candidates(
     )
 
 
-def narrowed(journal: Journal, *, cell: str | None = None, serial: str | None = None) -> Journal:
-    """The journal with the runs of one cell, of one phone, or both, and what belongs to them."""
-    for what, wanted, have in (
-        ("cell", cell, {str(run.cell) for run in journal.runs}),
-        ("phone", serial, {run.device.serial for run in journal.runs}),
-    ):
-        if wanted is not None and wanted not in have:
-            raise UserError(f"the journal has no {what} {wanted}", expected=", ".join(sorted(have)) or "a run")
+def narrowed(
+    journal: Journal,
+    *,
+    cell: str | None = None,
+    serial: str | None = None,
+    artifact: str | None = None,
+    runtime: str | None = None,
+) -> Journal:
+    """The journal with the runs of one cell, phone, artifact or runtime, or all of these, and what belongs to them.
+    ``artifact``: the beginning of an artifact id."""
+    wanted = {"cell": cell, "phone": serial, "artifact": artifact, "runtime": runtime}
+    for what, value in wanted.items():
+        have = {_side(run)[what] for run in journal.runs}
+        if value is not None and not any(_is(what, found, value) for found in have):
+            raise UserError(f"the journal has no {what} {value}", expected=", ".join(sorted(have)) or "a run")
     runs = tuple(
         run
         for run in journal.runs
-        if (cell is None or str(run.cell) == cell) and (serial is None or run.device.serial == serial)
+        if all(value is None or _is(what, _side(run)[what], value) for what, value in wanted.items())
     )
     kept = {run.run_id for run in runs}
+    cells = {str(run.cell) for run in runs}
 
     def belongs(item: LogitsComparison | WindowScores) -> bool:
-        return (cell is None or str(item.cell) == cell) and (item.run_id is None or item.run_id in kept)
+        return str(item.cell) in cells and (item.run_id is None or item.run_id in kept)
 
     return dataclasses.replace(
         journal,
@@ -299,3 +314,16 @@ def narrowed(journal: Journal, *, cell: str | None = None, serial: str | None = 
         self_checks=tuple(item for item in journal.self_checks if item.run_id in kept),
         not_covered=tuple(item for item in journal.not_covered if cell is None or str(item.cell) == cell),
     )
+
+
+def _side(run: RunRecord) -> dict[str, str]:
+    return {
+        "cell": str(run.cell),
+        "phone": run.device.serial,
+        "artifact": run.artifact_id,
+        "runtime": run.runtime,
+    }
+
+
+def _is(what: str, found: str, wanted: str) -> bool:
+    return found.startswith(wanted) if what == "artifact" and len(wanted) >= 4 else found == wanted

@@ -212,6 +212,9 @@ def _measurement(group: _Group, name: str, figure: Figure, wrong: Sequence[str])
     artifacts = sorted({run.artifact_id for run in from_runs})
     if len(artifacts) > 1:
         refuted.append(f"{refute.MIXED_ARTIFACTS}: {', '.join(artifacts)}")
+    runtimes = sorted({run.runtime for run in from_runs})
+    if len(runtimes) > 1:
+        refuted.append(f"{refute.MIXED_RUNTIMES}: {', '.join(runtimes)}")
     return Measurement(
         metric=name,
         cell=group.cell,

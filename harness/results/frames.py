@@ -22,7 +22,7 @@ RUN_COLUMNS = (
     "run_id", "session_id", "source", "cell", "model", "precision", "kv", "part", "soc", "workload", "started_at",
     "serial", "transport", "device_model", "fingerprint", "android_release", "abi", "virtual", "artifact_id",
     "artifact_name", "runner_sha256", "job_sha256", "wall_s", "load_ms", "push_s", "bytes_pushed", "attempts",
-    "retried_because", "n_generations", "performance_mode", "performance_accepted", "battery_percent",
+    "retried_because", "runtime", "n_generations", "performance_mode", "performance_accepted", "battery_percent",
     "battery_celsius", "charging", "thermal_status", "violations", "host_load_before", "host_load_after",
     "error_status", "error_kind", "error_message", "runner_exit_code",
 )  # fmt: skip
@@ -96,7 +96,7 @@ def runs_frame(journal: Journal) -> pd.DataFrame:
 
 _SAME_NAME = (
     "run_id", "session_id", "workload", "started_at", "artifact_id", "artifact_name", "runner_sha256", "job_sha256",
-    "wall_s", "push_s", "bytes_pushed", "attempts", "retried_because",
+    "wall_s", "push_s", "bytes_pushed", "attempts", "retried_because", "runtime",
 )  # fmt: skip
 
 

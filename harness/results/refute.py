@@ -13,6 +13,7 @@ heap_allocations failed           performance of the run INVALID
 conditions                        performance, thermal and power of the run INVALID
 performance_mode not accepted     performance and power of the run INVALID
 mixed_artifacts                   every figure that comes from more than one artifact INVALID
+mixed_runtimes                    every figure that comes from more than one runtime INVALID
 ================================  ==========================================================================
 
 Wrong output voids the speed of its whole cell, on every phone, because the artifact is the same.
@@ -35,6 +36,7 @@ DSP_ARCH: Final = "dsp_arch"
 CONDITIONS: Final = "conditions"
 PERFORMANCE_MODE: Final = "performance_mode"
 MIXED_ARTIFACTS: Final = "mixed_artifacts"
+MIXED_RUNTIMES: Final = "mixed_runtimes"
 
 WRONG_OUTPUT: Final = frozenset({selfcheck.PROMPT_SENSITIVITY, selfcheck.NON_CONSTANT_OUTPUT})
 _VOID_SPEED: Final = frozenset({selfcheck.TOKEN_COUNT, selfcheck.CLOCK, selfcheck.HEAP_ALLOCATIONS})

@@ -12,6 +12,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from harness.errors import UserError
+from harness.record.run import QNN
 
 metadata = sa.MetaData()
 
@@ -44,6 +45,7 @@ runs = sa.Table(
     sa.Column("phone", sa.String, nullable=False),
     sa.Column("artifact_id", sa.String, nullable=False),
     sa.Column("outcome", sa.String, nullable=False, comment="completed, FAIL or INFRA"),
+    sa.Column("runtime", sa.String, nullable=False, server_default=QNN, comment="what executed the model"),
 )
 
 measurements = sa.Table(
@@ -82,7 +84,13 @@ def _indexes(connection: sa.Connection) -> None:
         connection.execute(sa.schema.CreateIndex(index))
 
 
-VERSIONS: Final[tuple[Callable[[sa.Connection], None], ...]] = (_tables, _indexes)
+def _runtime(connection: sa.Connection) -> None:
+    """Stores made by this version or later have the column from the first table on."""
+    if "runtime" not in {column["name"] for column in sa.inspect(connection).get_columns("runs")}:
+        connection.execute(sa.text(f"ALTER TABLE runs ADD COLUMN runtime VARCHAR NOT NULL DEFAULT '{QNN}'"))
+
+
+VERSIONS: Final[tuple[Callable[[sa.Connection], None], ...]] = (_tables, _indexes, _runtime)
 
 
 def migrate(engine: sa.Engine, *, to: int = len(VERSIONS)) -> int:

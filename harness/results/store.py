@@ -183,6 +183,7 @@ def _insert(
                     "phone": _storable(run.device.model),
                     "artifact_id": run.artifact_id,
                     "outcome": "completed" if run.error is None else str(run.error.status),
+                    "runtime": _storable(run.runtime),
                 }
                 for run in journal.runs
             ],

@@ -33,7 +33,7 @@ def test_each_artifact_is_a_point_and_a_row_of_the_pareto_view(browser, comparis
     assert browser.evaluate(f"{first}.querySelectorAll('path.dots').length") == 2
     rows = browser.evaluate(
         "[...document.querySelector('table.pareto').tBodies[0].rows].map((r) => [r.cells[0].textContent, "
-        "r.cells[5].textContent])"
+        "r.cells[6].textContent])"
     )
     assert [row[1] for row in rows] == ["on the front, but refuted: emulated"] * 2
     assert rows[1][0] == "beefbeefbeef"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.cli.main import main
-from harness.journal import read_journal
+from harness.journal import JournalWriter, read_journal
 from harness.record.run import Cell
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
@@ -154,6 +154,73 @@ def test_narrowing_keeps_what_belongs_to_the_cell(journals):
     assert derive(narrowed(journal, cell=cell)) == derive(journal)
     with pytest.raises(Exception, match="has no phone NOBODY"):
         narrowed(journal, serial="NOBODY")
+
+
+KINDS = {
+    "phone": lambda run: dataclasses.replace(run, device=dataclasses.replace(run.device, serial="OTHER-1")),
+    "artifact": lambda run: dataclasses.replace(run, artifact_id="f" * 16),
+    "runtime": lambda run: dataclasses.replace(run, runtime="another"),
+    "precision": lambda run: dataclasses.replace(run, cell=dataclasses.replace(run.cell, precision=Precision.FP16)),
+    "SoC": lambda run: dataclasses.replace(
+        run,
+        cell=dataclasses.replace(run.cell, part="SM8750"),
+        device=dataclasses.replace(run.device, part="SM8750", serial="OTHER-1"),
+        log=dataclasses.replace(
+            run.log, contexts=tuple(dataclasses.replace(context, dsp_arch=79) for context in run.log.contexts)
+        ),
+    ),
+}
+OPTIONS = {
+    "phone": ["--serials", "SYNTHETIC-1", "OTHER-1"],
+    "artifact": ["--artifact-ids", "0000", "ffff"],
+    "runtime": ["--runtimes", "qnn", "another"],
+    "precision": ["--cells", "synthetic-llama-w8a16-kv8-SM8650", "synthetic-llama-fp16-kv8-SM8650"],
+    "SoC": ["--cells", "synthetic-llama-w8a16-kv8-SM8650", "synthetic-llama-w8a16-kv8-SM8750"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_of_each_kind_stand_side_by_side_out_of_one_journal(journals, tmp_path, kind):
+    """The other phone, artifact, runtime, precision or SoC decodes at two thirds of the speed: 33.3 % slower."""
+    fast = read_journal(journals / "perf_pass")
+    slow = read_journal(journals / "perf_fail")
+    writer = JournalWriter(tmp_path / "both" / "s.jsonl")
+    others = [dataclasses.replace(KINDS[kind](run), session_id=fast.sessions[0].session_id) for run in slow.runs]
+    for entry in (*fast.sessions, *fast.runs, *others):
+        writer.append(entry)
+    writer.close()
+    command = ["report", "--compare", str(tmp_path / "both"), str(tmp_path / "both"), "--out", str(tmp_path)]
+    assert main([*command, *OPTIONS[kind]]) == 0
+    page = (tmp_path / "comparison.html").read_text()
+    data = json.loads(re.search(r'id="snapgate-data">(.*?)</script>', page, re.S)[1])
+    (decode,) = [e for e in data["effects"] if e["metric"] == "decode_tps"]
+    assert decode["outcome"] == "worse"
+    assert decode["relative"] == pytest.approx(-1 / 3)
+    first, second = data["sides"]
+    differing = {
+        "phone": "phones",
+        "artifact": "artifacts",
+        "runtime": "runtimes",
+        "precision": "cells",
+        "SoC": "cells",
+    }
+    assert first[differing[kind]] != second[differing[kind]]
+    assert (first["n_runs"], second["n_runs"]) == (3, 3)
+
+
+def test_figures_of_two_runtimes_are_never_pooled(journals):
+    journal = read_journal(journals / "perf_pass")
+    last = dataclasses.replace(journal.runs[-1], runtime="another")
+    mixed = dataclasses.replace(journal, runs=(*journal.runs[:-1], last))
+    (decode,) = [m for m in derive(mixed) if m.metric == "decode_tps"]
+    assert "mixed_runtimes: another, qnn" in decode.refuted_by
+    assert not any("mixed" in text for m in derive(journal) for text in m.refuted_by)
+
+
+def test_an_unknown_runtime_is_named(journals, tmp_path, capsys):
+    command = ["report", "--compare", str(journals / "perf_pass"), str(journals / "perf_fail"), "--out", str(tmp_path)]
+    assert main([*command, "--runtimes", "qnn", "llama.cpp"]) == 20
+    assert "the journal has no runtime llama.cpp; expected: qnn" in capsys.readouterr().err.replace(" found: ", " ")
 
 
 def test_the_command_writes_one_page(journals, tmp_path):
