@@ -202,10 +202,14 @@ def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> t
         return (low,)
     raw = (high - low) / max(about, 1)
     power: float = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1.0, 2.0, 5.0, 10.0) if power * factor >= raw * 0.999)
-    step = max(step, 1.0) if whole else step
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
+    steps = [power * factor for factor in (10.0, 5.0, 2.0, 1.0, 0.5)]
+    wanted = min(step for step in steps if step >= raw * 0.999)
+    for step in (step for step in steps if step <= wanted):
+        step = max(step, 1.0) if whole else step
+        first = math.ceil(low / step - 1e-9)
+        last = math.floor(high / step + 1e-9)
+        if last - first + 1 >= min(3, about):
+            break
     return tuple(index * step for index in range(first, last + 1))
 
 
@@ -259,6 +263,9 @@ def draw(
     edges = [edge for band in bands for edge in (band.start, band.end)]
     edges += [edge for span in spans for edge in (span.start, span.end)] + [mark.at for mark in marks]
     x_low, x_high = min(xs + edges), max(xs + edges)
+    if all(series.dots for panel in used for series in panel.series):  # a dot on the edge is half a dot
+        air = 0.04 * (x_high - x_low)
+        x_low, x_high = x_low - air, x_high + air
     if x_high <= x_low:
         x_low, x_high = x_low - 0.5, x_high + 0.5
     right = WIDTH - _RIGHT

@@ -15,7 +15,7 @@ from harness.record.vocabulary import Source
 from harness.results.compare import Effect, Outcome, Pareto, effect, pair, pareto_views
 from harness.results.refute import EMULATED
 from reports.chart import Chart, Panel, Series, draw
-from reports.overview import Figure, figure
+from reports.overview import Figure, figure, metric_label
 from reports.render import environment, script_json, write_page
 from reports.text import clean, clean_tree, counted, number, short_hash, signed, unit_name
 
@@ -152,7 +152,7 @@ def _effect(e: Effect) -> EffectRow:
         n=" / ".join(str(len(m.samples)) if m is not None else "0" for m in (e.first, e.second)),
         outcome=str(e.outcome),
         why=clean(e.why),
-        relative="not to be computed" if e.relative is None else f"{_percent(e.relative)} %",
+        relative="" if e.relative is None else f"{_percent(e.relative)} %",
         relative_interval="" if interval is None else f"{_percent(interval[0])} … {_percent(interval[1])}",
         delta="" if e.cliffs_delta is None else signed(e.cliffs_delta, decimals=2),
         delta_interval="" if delta is None else f"{signed(delta[0], decimals=2)} … {signed(delta[1], decimals=2)}",
@@ -160,7 +160,7 @@ def _effect(e: Effect) -> EffectRow:
 
 
 def _percent(value: float) -> str:
-    return signed(100 * value, decimals=1)
+    return signed(100 * value, decimals=1 if abs(value) >= 1e-3 or value == 0 else 3)
 
 
 def _pareto(view: Pareto, chart_id: str) -> ParetoView:
@@ -186,10 +186,11 @@ def _pareto(view: Pareto, chart_id: str) -> ParetoView:
         for c in view.candidates
     )
     cost_unit, quality_unit = unit_name(METRICS[view.cost].unit), unit_name(METRICS[view.quality].unit)
+    quality, cost = metric_label(view.quality), metric_label(view.cost)
     factor = 1 / 2**20 if METRICS[view.cost].unit == "bytes" else 1.0
     lines = tuple(
         Series(
-            name=clean(f"{c.side}: {c.cell} {short_hash(c.artifact_id)} on {c.serial}"),
+            name=clean(f"{c.cell} {short_hash(c.artifact_id)} on {c.serial}"),
             x=(c.quality,),
             y=(c.cost * factor,),
             run_id=None,
@@ -208,17 +209,17 @@ def _pareto(view: Pareto, chart_id: str) -> ParetoView:
     best_quality = best(c.quality for c in view.candidates)
     chart = draw(
         chart_id=chart_id,
-        title=f"{view.cost} over {view.quality}",
-        subtitle=f"{good[view.quality]} {view.quality} and {good[view.cost]} {view.cost} are better",
+        title=f"{cost} over {quality}",
+        subtitle=f"{good[view.quality]} {quality} and {good[view.cost]} {cost} are better",
         summary=f"{counted(len(view.candidates), 'artifact')} on a phone, {n_front} that nothing beats in both; "
-        f"best {view.quality} {number(best_quality, quality_unit)} {quality_unit}.",
-        x_label=view.quality,
+        f"best {quality} {number(best_quality, quality_unit)} {quality_unit}.",
+        x_label=quality,
         x_unit=quality_unit,
-        panels=(Panel(label=view.cost, unit=cost_unit, series=lines),),
+        panels=(Panel(label=cost, unit=cost_unit, series=lines),),
         emulated=any(EMULATED in text for c in view.candidates for text in c.refuted_by),
     )
     return ParetoView(
-        title=f"{view.cost} against {view.quality}", quality=view.quality, cost=view.cost, rows=rows, chart=chart
+        title=f"{quality.capitalize()} against {cost}", quality=quality, cost=cost, rows=rows, chart=chart
     )
 
 

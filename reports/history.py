@@ -10,7 +10,7 @@ from typing import Any, Final
 from harness import __version__
 from harness.record.vocabulary import Source
 from harness.results.history import MIN_POINTS, MIN_SEGMENT, LevelChange, Point, Series
-from reports.chart import Band, Chart, Panel, draw
+from reports.chart import Band, Chart, Mark, Panel, draw
 from reports.chart import Series as Line
 from reports.overview import figure
 from reports.render import environment, script_json, write_page
@@ -150,6 +150,11 @@ def _chart(series: Series, chart_id: str, numbers: dict[str, int]) -> Chart | No
         bands=(
             *(Band(start=at, end=at + 0.04, kind="change") for at in moved),
             *(Band(start=at, end=at + 0.02, kind="artifact") for at in other),
+        ),
+        marks=tuple(
+            Mark(at=numbers[change.first.session_id] - 0.5, label=clean(note)[:28])
+            for change in series.changes
+            for note in change.known[:1]
         ),
         hover_points=60,
         emulated=series.source == str(Source.VIRTUAL),

@@ -3,7 +3,8 @@
 A side is a journal, or one cell or phone of it. A metric of repetitions is compared by the ratio of its medians, with a
 95 % percentile bootstrap interval over both sides' samples, and by Cliff's delta (Cliff 1993): the probability that a
 sample of the second side exceeds one of the first, minus the probability of the opposite. Exact metrics are compared by
-their values, and by their intervals where they have them. A refuted figure is shown and never called better or worse.
+their values, and by their intervals where they have them; perplexities window by window (Student's t interval of the
+mean log ratio). A refuted figure is shown and never called better or worse.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scipy import stats
 from harness.errors import UserError
 from harness.journal import Journal
 from harness.measure.metrics import METRICS
-from harness.measure.statistics import CONFIDENCE
+from harness.measure.statistics import CONFIDENCE, mean_interval
 from harness.record.comparison import LogitsComparison, WindowScores
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Measurement
@@ -35,6 +36,8 @@ _RESAMPLES: Final = 4999
 _SEED: Final = 20260101
 QUALITY: Final = ("perplexity_over_fp32_percent", "kl_nats_mean", "decode_snr_db")
 """The first that any artifact has is the measure of quality."""
+PER_WINDOW: Final = ("perplexity", "perplexity_fp32", "perplexity_graph")
+"""One sample per held-out window, in the same order on both sides"""
 COSTS: Final = (
     "decode_tps", "prefill_tps", "ttft_ms", "peak_rss_bytes",
     *(name for name, metric in METRICS.items() if metric.family is Family.POWER),
@@ -212,6 +215,14 @@ def _outcome(
     if first.value == second.value:
         return Outcome.SAME, "equal"
     wanted = up if second.value > first.value else down
+    if first.metric in PER_WINDOW and len(first.samples) == len(second.samples) >= MIN_SAMPLES:
+        ratio = mean_interval([math.log(b / a) for a, b in zip(first.samples, second.samples, strict=True)])
+        if ratio is not None:
+            outside = ratio[0] > 0 or ratio[1] < 0
+            what = f"paired over {len(first.samples)} windows, the 95 % interval of the ratio"
+            return (
+                (wanted, f"{what} leaves out no change") if outside else (Outcome.UNDECIDED, f"{what} holds no change")
+            )
     if first.interval is not None and second.interval is not None:
         if first.interval[1] < second.interval[0] or second.interval[1] < first.interval[0]:
             return wanted, "the 95 % intervals are apart"

@@ -199,6 +199,8 @@ def change_points(values: Sequence[float]) -> tuple[int, ...]:
     series = np.asarray(values, dtype=np.float64)
     steps = np.diff(series)
     middle = float(np.median(series))
+    moving = steps[steps != 0]
+    steps = moving if 2 * len(moving) > len(steps) else steps  # a stretch of equal values says nothing about noise
     noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
     noise = max(noise, 1e-9 * abs(middle), 1e-12)
     local = np.array([np.median(series[max(0, i - 2) : i + 3]) for i in range(n)])

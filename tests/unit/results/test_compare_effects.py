@@ -156,6 +156,18 @@ def test_narrowing_keeps_what_belongs_to_the_cell(journals):
         narrowed(journal, serial="NOBODY")
 
 
+def test_perplexities_are_compared_window_by_window():
+    """Each of 8 windows within a thousandth, up or down alike: undecided. All one percent higher: worse."""
+    first = [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0, 24.0]
+    noise = [x * (1 + 0.001 * (-1) ** i) for i, x in enumerate(first)]
+    found = effect(measured("perplexity", first, value=16.0), measured("perplexity", noise, value=16.001))
+    assert found.outcome is Outcome.UNDECIDED
+    assert found.why == "paired over 8 windows, the 95 % interval of the ratio holds no change"
+    higher = [x * 1.01 for x in noise]
+    found = effect(measured("perplexity", first, value=16.0), measured("perplexity", higher, value=16.16))
+    assert found.outcome is Outcome.WORSE
+
+
 KINDS = {
     "phone": lambda run: dataclasses.replace(run, device=dataclasses.replace(run.device, serial="OTHER-1")),
     "artifact": lambda run: dataclasses.replace(run, artifact_id="f" * 16),

@@ -175,3 +175,11 @@ def test_a_history_of_a_database_that_is_not_there_is_the_users_error(tmp_path, 
 def test_redaction_of_a_history_is_refused_and_not_ignored(store, tmp_path):
     assert main(["report", "--history", "--db", store, "--out", str(tmp_path), "--redact"]) == 20
     assert not (tmp_path / "history.html").exists()
+
+
+def test_a_stretch_of_equal_values_does_not_turn_noise_into_changes():
+    """Thirty sessions of noise, then fourteen that are equal to the last digit at a lower level: one change."""
+    rng = np.random.default_rng(3)
+    noisy = [1000 + rng.uniform(0, 1) for _ in range(30)]
+    assert change_points([*noisy, *[900.0] * 14]) == (30,)
+    assert change_points([*[1000.0] * 10, *[900.0] * 10]) == (10,)
