@@ -113,15 +113,19 @@ def history_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site_pages() -> ModuleType:
+    return load("site_pages_for_browser", ROOT / "tests" / "unit" / "reports" / "test_site_pages.py")
+
+
+@pytest.fixture(scope="session")
+def site_folder(tmp_path_factory: pytest.TempPathFactory, site_pages: ModuleType) -> Path:
     """11 sessions of 60 runs: 660 runs, three pages."""
     pytest.importorskip("sqlalchemy", reason="the extra history is not installed")
     from harness.results.store import open_store
     from reports.site import build_site
 
-    module = load("site_pages_for_browser", ROOT / "tests" / "unit" / "reports" / "test_site_pages.py")
     folder = tmp_path_factory.mktemp("site")
     with open_store(str(folder / "h.db")) as engine:
-        module.fill(engine, 11, 60, phone=module.HOSTILE)
+        site_pages.fill(engine, 11, 60, phone=site_pages.HOSTILE)
         build_site(engine, folder / "site")
     return folder / "site"
