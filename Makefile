@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 
-.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts fuzz clean
+.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts bench-runtime fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -48,6 +48,10 @@ bench-verdicts: setup ## how often verdicts are wrong, by simulation; writes doc
 
 fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
 	@tools/fuzz.sh
+
+bench-runtime: setup ## the runner's own time and memory beside bare loops and onnxruntime-qnn; writes docs/runtime-benchmark.md
+	@tools/build-runner.sh host
+	@$(PY) benchmarks/runtime.py
 
 runner-asan: setup ## the runner and its unit tests under ASan and UBSan
 	@tools/build-runner.sh host-asan
