@@ -117,8 +117,15 @@ _SERIES: Final = (
 )
 
 
-def build_site(engine: sa.Engine, folder: Path, *, progress: Callable[[str], None] = lambda _: None) -> Built:
-    """Write the site to ``folder``, in the place of an earlier one. A folder that holds something else is refused."""
+def build_site(
+    engine: sa.Engine,
+    folder: Path,
+    *,
+    rename: Callable[[str], str] = str,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Built:
+    """Write the site to ``folder``, in the place of an earlier one. A folder that holds something else is refused.
+    ``rename``: what a serial is called."""
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).is_file())):
         raise UserError(
@@ -132,7 +139,7 @@ def build_site(engine: sa.Engine, folder: Path, *, progress: Callable[[str], Non
         if fresh.exists():
             shutil.rmtree(fresh)
         fresh.mkdir(parents=True)
-        built = _Site(engine, fresh, progress).build()
+        built = _Site(engine, fresh, rename, progress).build()
         old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
         if folder.exists():
             folder.rename(old)
@@ -148,7 +155,10 @@ def build_site(engine: sa.Engine, folder: Path, *, progress: Callable[[str], Non
 
 
 class _Site:
-    def __init__(self, engine: sa.Engine, folder: Path, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, engine: sa.Engine, folder: Path, rename: Callable[[str], str], progress: Callable[[str], None]
+    ) -> None:
+        self._rename = rename
         self._engine = engine
         self._folder = folder
         self._progress = progress
@@ -161,9 +171,9 @@ class _Site:
             n_runs = connection.execute(sa.select(sa.func.count()).select_from(runs)).scalar_one()
             self._listing("sessions", "Sessions", _SESSIONS, _session_rows(connection), n_sessions)
             self._progress(f"{n_sessions} sessions")
-            self._listing("runs", "Runs", _RUNS, _run_rows(connection), n_runs)
+            self._listing("runs", "Runs", _RUNS, _run_rows(connection, self._rename), n_runs)
             self._progress(f"{n_runs} runs")
-            phones = list(_phone_rows(connection))
+            phones = list(_phone_rows(connection, self._rename))
             self._listing("phones", "Phones", _PHONES, iter(phones), len(phones))
             artifacts = list(_artifact_rows(connection))
             self._listing("artifacts", "Artifacts", _ARTIFACTS, iter(artifacts), len(artifacts))
@@ -196,7 +206,7 @@ class _Site:
 
     def _metrics(self, connection: sa.Connection) -> int:
         rows = []
-        for metric, series in _series_rows(connection).items():
+        for metric, series in _series_rows(connection, self._rename).items():
             name = f"metric-{metric}"
             self._listing(name, metric, _SERIES, iter(series), len(series), note=METRICS[metric].definition)
             rows.append(
@@ -268,7 +278,7 @@ def _session_rows(connection: sa.Connection, most: int | None = None) -> Iterato
         yield clean(row.session_id), moment(row.started_at), row.status, row.n_runs, version
 
 
-def _run_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
+def _run_rows(connection: sa.Connection, rename: Callable[[str], str]) -> Iterator[tuple[Any, ...]]:
     columns = runs.c
     query = sa.select(
         columns.run_id, columns.started_at, columns.cell, columns.workload, columns.phone, columns.serial,
@@ -282,7 +292,7 @@ def _run_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
             moment(started),
             clean(cell),
             clean(workload),
-            clean(f"{phone} {serial}"),
+            clean(f"{phone} {rename(serial)}"),
             source,
             short_hash(artifact),
             f"{wall:.2f}",
@@ -295,7 +305,7 @@ def _failed() -> sa.ColumnElement[int]:
     return sa.func.sum(sa.case((runs.c.outcome == "completed", 0), else_=1))
 
 
-def _phone_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
+def _phone_rows(connection: sa.Connection, rename: Callable[[str], str]) -> Iterator[tuple[Any, ...]]:
     query = (
         sa.select(
             runs.c.serial, sa.func.max(runs.c.phone), runs.c.part, runs.c.source, sa.func.count(), _failed(),
@@ -305,7 +315,7 @@ def _phone_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
         .order_by(runs.c.serial, runs.c.part, runs.c.source)
     )  # fmt: skip
     for serial, phone, part, source, n, failed, first, last in connection.execute(query):
-        yield clean(serial), clean(phone), clean(part), source, n, failed, moment(first), moment(last)
+        yield clean(rename(serial)), clean(phone), clean(part), source, n, failed, moment(first), moment(last)
 
 
 def _artifact_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
@@ -321,7 +331,7 @@ def _artifact_rows(connection: sa.Connection) -> Iterator[tuple[Any, ...]]:
         yield short_hash(artifact), clean(cell), phones, n, failed, moment(first), moment(last)
 
 
-def _series_rows(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
+def _series_rows(connection: sa.Connection, rename: Callable[[str], str]) -> dict[str, list[tuple[Any, ...]]]:
     """Metric to its series, in the catalogue's order; the latest figure comes from whichever session started last."""
     heads = connection.execute(sa.select(sessions.c.session_id, sessions.c.started_at)).all()
     started = {head.session_id: head.started_at for head in heads}
@@ -353,7 +363,7 @@ def _series_rows(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
         by_metric.setdefault(metric, []).append(
             (
                 clean(cell),
-                clean(serial or "no phone"),
+                clean(rename(serial) or "no phone"),
                 "emulated" if emulated else source,
                 f"{figure(value, unit).text} {unit_name(unit)}".strip(),
                 status,

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from harness.cli.command import Subcommands, output_folder
+from harness.cli.command import Subcommands, add_redaction, output_folder, redacted
 from harness.measure.paired import SMALLEST_EFFECT
 from harness.plugin.conclusion import write_all
 from harness.record.vocabulary import EXIT_CODES
@@ -50,6 +50,7 @@ def add_command(commands: Subcommands) -> None:
         help="with --ab: how much worse B has to be to matter (default: what the run was planned with, else "
         f"{100 * SMALLEST_EFFECT:g})",
     )
+    add_redaction(parser)
     parser.set_defaults(run=run)
 
 
@@ -60,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     journal, notes = read_session(arguments.journal, arguments.session)
     if arguments.baseline:
         journal = dataclasses.replace(journal, baselines=tuple(read_baseline(path) for path in arguments.baseline))
+    journal = redacted(journal, arguments)
     if arguments.out is not None:
         output_folder(arguments.out)
     verdict = judge_journal(journal, limits, release=arguments.release, notes=notes)
@@ -74,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_ab(arguments: argparse.Namespace) -> int:
     journal, notes = read_session(arguments.journal, arguments.session)
+    journal = redacted(journal, arguments)
     smallest = None if arguments.smallest_effect is None else arguments.smallest_effect / 100
     verdict = judge_ab(journal, smallest=smallest, release=arguments.release, notes=notes)
     print(to_markdown(verdict), end="")

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from harness.cli.command import Subcommands, output_folder
+from harness.cli.command import Subcommands, add_redaction, output_folder, redacted
 from harness.plugin.conclusion import manifests_of
 from harness.results.gate import read_session
 from harness.results.summary import CHOICES, FORMATS, ROOFLINE, summary
@@ -32,11 +32,13 @@ def add_command(commands: Subcommands) -> None:
         help="folder of the artifacts, for --what roofline (default: artifacts)",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write to a file instead of the terminal")
+    add_redaction(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     journal, notes = read_session(arguments.journal, arguments.session)
+    journal = redacted(journal, arguments)
     for note in (*notes, *journal.damaged):
         print(note, file=sys.stderr)
     if arguments.out is not None:

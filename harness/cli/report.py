@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.cli.command import Subcommands, add_redaction, printer, redacted
 from harness.cli.store import add_database, existing, need_history
-from harness.errors import UserError
 from harness.plugin.conclusion import manifests_of, write_all
 from harness.results.compare import narrowed
 from harness.results.derive import derive
 from harness.results.gate import judge_journal, read_limits, read_session
+from harness.results.redact import redaction_key, serial_renamer
 
 
 def add_command(commands: Subcommands) -> None:
@@ -95,10 +97,11 @@ def _history(arguments: argparse.Namespace) -> int:
     from harness.results.store import open_store
     from reports.history import write_history
 
-    _not_redacted(arguments, "--history")
     known = () if arguments.known is None else load_known_changes(arguments.known)
     with open_store(existing(arguments.db)) as engine:
         series = read_series(engine, metrics=arguments.metric, known=known)
+    rename = _renamer(arguments)
+    series = tuple(dataclasses.replace(item, serial=rename(item.serial)) for item in series)
     for item in series:
         for change in item.changes:
             print(
@@ -115,17 +118,12 @@ def _site(arguments: argparse.Namespace) -> int:
     from harness.results.store import open_store
     from reports.site import build_site
 
-    _not_redacted(arguments, "--site")
     with open_store(existing(arguments.db)) as engine:
-        built = build_site(engine, arguments.site, progress=printer("site"))
+        built = build_site(engine, arguments.site, rename=_renamer(arguments), progress=printer("site"))
     print(f"wrote {arguments.site / 'index.html'}: {built.n_runs} runs on {built.n_pages} pages")
     return 0
 
 
-def _not_redacted(arguments: argparse.Namespace, option: str) -> None:
-    if arguments.redact:
-        raise UserError(
-            f"--redact does not go with {option}",
-            found="a store holds serials as they are",
-            next_step="render the reports with --redact, one journal at a time",
-        )
+def _renamer(arguments: argparse.Namespace) -> Callable[[str], str]:
+    """What a serial is called on a page that is made of a store."""
+    return serial_renamer(redaction_key(arguments.redact_key)) if arguments.redact else str

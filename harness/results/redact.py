@@ -12,6 +12,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -87,8 +88,7 @@ def pseudonyms(journal: Journal, key: bytes) -> dict[str, str]:
 
     def name(value: str, kind: str) -> None:
         if value.strip().lower() not in _ALWAYS and value not in found:
-            digest = hmac.new(key, f"{kind}\0{value}".encode(), hashlib.sha256).hexdigest()
-            found[value] = f"{kind}-{digest[:10]}"
+            found[value] = pseudonym(value, kind, key)
 
     for run in journal.runs:
         for field_name, kind in _KINDS.items():
@@ -96,7 +96,24 @@ def pseudonyms(journal: Journal, key: bytes) -> dict[str, str]:
     for session in journal.sessions:
         for phone in session.phones:
             name(phone.split(" ")[0], "phone")
+    for comparison in journal.comparisons:
+        name(comparison.serial, "phone")
+    for baseline in journal.baselines:
+        for figure in baseline.figures:
+            name(figure.serial, "phone")
+            for build in figure.identity.get("android_build", "").split(", "):
+                name(build, "build")
     return found
+
+
+def pseudonym(value: str, kind: str, key: bytes) -> str:
+    digest = hmac.new(key, f"{kind}\0{value}".encode(), hashlib.sha256).hexdigest()
+    return f"{kind}-{digest[:10]}"
+
+
+def serial_renamer(key: bytes) -> Callable[[str], str]:
+    """A serial to the pseudonym that it has in a redacted journal, for pages that are made of a store."""
+    return lambda serial: serial if serial.strip().lower() in _ALWAYS else pseudonym(serial, "phone", key)
 
 
 def _field(device: DeviceFacts, name: str) -> str:

@@ -166,7 +166,7 @@ def test_a_site_that_cannot_be_finished_leaves_the_earlier_one(tmp_path, monkeyp
         build_site(engine, tmp_path / "site")
         before = (tmp_path / "site" / "index.html").read_text()
 
-        def broken(_connection):
+        def broken(_connection, _rename):
             raise RuntimeError("stop")
 
         monkeypatch.setattr(site, "_phone_rows", broken)
