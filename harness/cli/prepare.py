@@ -6,9 +6,11 @@ import argparse
 from pathlib import Path
 
 from harness.cli.command import Subcommands, printer
+from harness.compiler.stages import Measured
 from harness.measure.statistics import perplexity_ratio_interval
 from harness.model.hub import locate
 from harness.record.artifact import ArtifactManifest
+from harness.record.codec import to_json, write_json
 from harness.soc import KvPrecision, Precision, find_soc
 
 
@@ -45,6 +47,13 @@ def add_command(commands: Subcommands) -> None:
         help="how four-bit weights are rounded: to nearest, or by GPTQ over the calibration text (default: rtn)",
     )
     parser.add_argument(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="cut the model between layers into N graphs with a context each (default: as few as the HTP's address "
+        "space allows)",
+    )
+    parser.add_argument(
         "--overrides",
         type=Path,
         metavar="FILE",
@@ -68,6 +77,9 @@ def add_command(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "--heldout", type=Path, metavar="FILE", help="text for perplexity (default: CHECKPOINT/heldout.txt)"
+    )
+    parser.add_argument(
+        "--measurements", type=Path, metavar="FILE", help="write time and peak memory of every stage to FILE, as JSON"
     )
     parser.add_argument(
         "--out",
@@ -94,10 +106,12 @@ def run(arguments: argparse.Namespace) -> int:
         rmsnorm=arguments.rmsnorm,
         weights=arguments.weights,
         overrides=arguments.overrides,
+        shards=arguments.shards,
         out=arguments.out,
         calibration=arguments.calibration,
         heldout=arguments.heldout,
         progress=progress,
+        measured=lambda stages: _write_measured(arguments.measurements, stages),
     )
     if arguments.write_encodings is not None:
         export_encodings(artifact, arguments.write_encodings, arguments.encodings_layout)
@@ -105,6 +119,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(line)
     print(f"{artifact.folder}")
     return 0
+
+
+def _write_measured(path: Path | None, stages: tuple[Measured, ...]) -> None:
+    if path is not None:
+        write_json(path, {"stages": [to_json(stage) for stage in stages]})
 
 
 def accuracy_lines(manifest: ArtifactManifest) -> list[str]:

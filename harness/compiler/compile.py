@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.compiler.call import call_worker
+from harness.compiler.call import DEFAULT_DEADLINE_S, call_worker
 from harness.compiler.messages import BinaryFacts, CompileAnswer, CompileRequest, WorkerRequest
 from harness.errors import CompileError
 from harness.record.artifact import ContextFile, GraphSpec, TensorSpec, sha256_of
@@ -21,6 +21,8 @@ OPTIMIZATION_LEVEL: Final = 3
 class Compiled:
     context: ContextFile
     facts: BinaryFacts
+    peak_rss_bytes: int | None
+    """Of the compiler's process."""
 
 
 def compile_graph(
@@ -32,6 +34,7 @@ def compile_graph(
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],
     binary: Path,
+    deadline_s: float = DEFAULT_DEADLINE_S,
 ) -> Compiled:
     """Compile ``model`` to ``binary``. The graph's own inputs and outputs must come out as given, to the last scale.
 
@@ -50,7 +53,8 @@ def compile_graph(
             optimization_level=OPTIMIZATION_LEVEL,
             fp16=fp16,
         )
-        answer = call_worker(WorkerRequest(compile=request), folder, doing=doing).compiled
+        reply = call_worker(WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s)
+        answer = reply.compiled
         if answer is None:
             raise CompileError(f"{doing} failed", found="an answer to another question")
         graph_name = _check(answer, soc=soc, inputs=inputs, outputs=outputs, doing=doing)
@@ -72,6 +76,7 @@ def compile_graph(
             ),
         ),
         facts=answer.facts,
+        peak_rss_bytes=reply.peak_rss_bytes,
     )
 
 

@@ -14,6 +14,7 @@ from harness.compiler.call import call_worker
 from harness.compiler.messages import BinaryGraph, ExecuteRequest, WorkerRequest
 from harness.errors import CompileError
 from harness.model.decoder import Decoder
+from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec
 
 _BINARY, _FEEDS, _OUTPUTS = "context.bin", "feeds.npz", "outputs.npz"
@@ -69,11 +70,11 @@ class EmulatedGraph:
 def emulated_decoder(artifact: Artifact) -> Decoder:
     """The artifact's context binaries, stepped exactly as the native runner steps them."""
     manifest = artifact.manifest
+    sizes = sorted({1, manifest.recipe.prefill_tokens}, reverse=True)
     return Decoder(
         [
-            EmulatedGraph(artifact.path(context.file), graph)
-            for context in manifest.contexts
-            for graph in context.graphs
+            as_one([EmulatedGraph(artifact.path(context.file), graph) for context, graph in manifest.chain(n_tokens)])
+            for n_tokens in sizes
         ],
         manifest.model,
         context_length=manifest.recipe.context_length,

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.compiler.recipe import Plan
 from harness.model.perplexity import Corpus
 from harness.model.recipes import FLOAT_MASK_VALUE, mask_value
-from harness.model.reference import reference_file
 from harness.record.artifact import AccuracyFigures, GraphSpec, ModelFacts
-from harness.record.comparison import Leg
 
 
 def measured_accuracy(
-    folder: Path,
+    legs: tuple[Sequence[Path], Sequence[Path]],
     plan: Plan,
     facts: ModelFacts,
-    corpus: Corpus | None,
-    graph_spec: Callable[[Path, int], GraphSpec],
+    corpus: Corpus,
     progress: Callable[[str], None],
 ) -> AccuracyFigures | None:
-    """Per-layer and logits SNR and top-1 agreement of the prefill graph; None without held-out text."""
-    if corpus is None:
-        return None
+    """Per-layer and logits SNR and top-1 agreement of the prefill graph; None where no window fills a chunk.
+
+    ``legs``: the fp32 graph, and the graph that is compiled, each perhaps in shards.
+    """
     from harness.model.accuracy import measure_accuracy
 
-    n_tokens = plan.prefill_tokens
-    legs = []
-    for leg in (Leg.FP32, Leg.GRAPH):
-        path = folder / reference_file(leg, n_tokens)
-        legs.append((path, graph_spec(path, n_tokens)))
+    fp32, graph = ([(path, graph_spec(path, plan.prefill_tokens)) for path in paths] for paths in legs)
     progress(f"accuracy of {plan.precision} against fp32, layer by layer")
     return measure_accuracy(
-        legs[0],
-        legs[1],
+        fp32,
+        graph,
         corpus,
         facts,
         context_length=plan.context_length,
         mask_values=(FLOAT_MASK_VALUE, mask_value(plan.precision)),
+        progress=progress,
     )
+
+
+def graph_spec(path: Path, n_tokens: int) -> GraphSpec:
+    """Inputs and outputs of an ONNX graph, its weights left where they are."""
+    from harness.model.io_specs import io_specs
+    from harness.model.storage import load_graph
+
+    inputs, outputs = io_specs(load_graph(path))
+    return GraphSpec(name=path.stem, n_tokens=n_tokens, inputs=inputs, outputs=outputs, epcontext_nodes=0, cpu_nodes=0)

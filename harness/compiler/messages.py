@@ -99,3 +99,5 @@ class WorkerAnswer:
     executed: bool = False
     placed: tuple[PlacedNode, ...] | None = None
     failure: Failure | None = None
+    peak_rss_bytes: int | None = None
+    """Of the worker process. None: this kernel does not say."""

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.errors import UserError
+from harness.model.recipes import SCHEMES
+from harness.model.shards import CONTEXT_LIMIT_BYTES, cut_evenly, layer_bytes, shard_sizes
 from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
 from harness.soc import KvPrecision, Precision, Soc, check_precision
 
@@ -40,11 +42,18 @@ class Plan:
     weights: str = "rtn"
     overrides: Path | None = None
     """An encodings file."""
+    shards: int | None = None
+    """Pieces the model is cut into; None: as few as the HTP's limits allow."""
 
     @property
     def graph_sizes(self) -> tuple[int, ...]:
         """Tokens a step, prefill first."""
         return tuple(sorted({self.prefill_tokens, 1}, reverse=True))
+
+    @property
+    def kv_candidates(self) -> tuple[KvPrecision, ...]:
+        """What is built and measured: the one that was asked for, or all there is to choose from."""
+        return KV_CHOICES[self.precision] if self.kv is None else (self.kv,)
 
 
 def check_plan(plan: Plan, facts: ModelFacts) -> None:
@@ -89,10 +98,44 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             expected=f"1 to {plan.context_length - 1}",
             next_step="choose another --prefill",
         )
+    shard_cuts(plan, facts)
     if plan.rmsnorm not in RMSNORMS:
         raise UserError(
             "unknown RMSNorm form", found=plan.rmsnorm, expected=" or ".join(RMSNORMS), next_step="choose one of them"
         )
+
+
+def shard_cuts(plan: Plan, facts: ModelFacts) -> tuple[int, ...]:
+    """The last layer of every shard but the last; nothing where the model stays whole."""
+    scheme = SCHEMES.get(plan.precision)
+    layer_bits = 16 if scheme is None else scheme.weight_bits
+    block = None if scheme is None else scheme.block
+    sizes = layer_bytes(
+        facts,
+        context_length=plan.context_length,
+        bits=layer_bits + (0 if block is None else -(-32 // block)),
+        head_bits=16 if scheme is None else 8,
+        kv_bytes=1 if plan.kv is KvPrecision.KV8 or plan.precision is Precision.W8A8 else 2,
+    )
+    if plan.shards is not None:
+        if not 1 <= plan.shards <= facts.n_layers:
+            raise UserError(
+                f"{facts.name} cannot be cut into so many shards",
+                found=str(plan.shards),
+                expected=f"1 to {facts.n_layers}, its layers",
+                next_step="choose another --shards",
+            )
+        return cut_evenly(sizes, plan.shards)
+    for n_shards in range(1, facts.n_layers + 1):
+        cuts = cut_evenly(sizes, n_shards)
+        if max(shard_sizes(sizes, cuts)) <= CONTEXT_LIMIT_BYTES:
+            return cuts
+    raise UserError(
+        f"a single layer of {facts.name} does not fit the HTP",
+        found=f"{max(sizes) / 2**30:.1f} GiB with its KV cache",
+        expected=f"at most {CONTEXT_LIMIT_BYTES / 2**30:.1f} GiB a context",
+        next_step="choose fewer bits a weight, or a shorter --context",
+    )
 
 
 def recorded_weights(plan: Plan) -> str | None:

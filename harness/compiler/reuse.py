@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.compiler.recipe import KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights
+from harness.compiler.recipe import KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights, shard_cuts
 from harness.errors import UserError
 from harness.model.checkpoint import Checkpoint
 from harness.model.perplexity import Corpus
@@ -59,5 +59,7 @@ def _same(
         and recipe.weights == recorded_weights(plan)
         and recipe.overrides_sha256 == overrides_sha256(plan)
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
+        and (corpus is None or {str(kv) for kv in plan.kv_candidates} <= {figure.graph for figure in manifest.quality})
         and recipe.kv == choose_kv(plan, manifest.quality)[0]
+        and manifest.n_shards == len(shard_cuts(plan, checkpoint.facts)) + 1
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from harness.compiler.messages import (
     WorkerRequest,
 )
 from harness.compiler.metadata import read_binary
+from harness.compiler.stages import peak_rss_bytes
 from harness.compiler.wrapper import wrapper_model
 from harness.errors import SnapGateError
 from harness.record.codec import read_json, write_json
@@ -101,7 +103,7 @@ def main(arguments: list[str]) -> int:
         result = WorkerAnswer(failure=Failure(what=exc.what, detail=str(exc)))
     except Exception as exc:  # noqa: BLE001 - onnxruntime's exceptions share no base class but this
         result = WorkerAnswer(failure=Failure(what=type(exc).__name__, detail=str(exc)))
-    write_json(answer_path, result)
+    write_json(answer_path, replace(result, peak_rss_bytes=peak_rss_bytes()))
     return 0
 
 

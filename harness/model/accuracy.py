@@ -3,65 +3,76 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import TensorProto, helper
 
 from harness.model.decoder import Decoder
 from harness.model.interface import LOGITS
 from harness.model.perplexity import Corpus
+from harness.model.quantize import BEFORE_EDGE
 from harness.model.reference import CpuGraph
+from harness.model.shards import as_one, boundary
+from harness.model.storage import load_graph
 from harness.record.artifact import AccuracyFigures, GraphSpec, ModelFacts
 
 N_WINDOWS: Final = 2
 SNR_CAP_DB: Final = 200.0
 """Of equal numbers."""
 
+Array = NDArray[Any]
+
 
 def measure_accuracy(
-    fp32: tuple[Path, GraphSpec],
-    graph: tuple[Path, GraphSpec],
+    fp32: Sequence[tuple[Path, GraphSpec]],
+    graph: Sequence[tuple[Path, GraphSpec]],
     corpus: Corpus,
     facts: ModelFacts,
     *,
     context_length: int,
     mask_values: tuple[float, float],
+    progress: Callable[[str], None] = lambda _: None,
 ) -> AccuracyFigures | None:
-    """The prefill graphs of both legs over the whole chunks of the first windows; None where no window fills a chunk.
+    """The prefill graphs (or their shards) of both legs over the whole chunks of the first windows.
 
-    ``mask_values``: of fp32 and of the graph. SNR is 10 log10 of the sum of squares of the float numbers over that of
-    the differences; a layer's numbers are the residual stream behind its feed-forward part.
+    None where no window fills a chunk. ``mask_values``: of fp32 and of the graph. SNR is 10 log10 of the sum of squares
+    of the float numbers over that of the differences; a layer's numbers are the residual stream behind its feed-forward
+    part.
     """
-    layers = [f"layer{layer}_after_feed_forward" for layer in range(facts.n_layers)]
-    chunk = fp32[1].n_tokens
+    layers = [boundary(layer) for layer in range(facts.n_layers)]
+    chunk = fp32[0][1].n_tokens
     windows = [window[: len(window) // chunk * chunk] for window in corpus.windows[:N_WINDOWS]]
     windows = [window for window in windows if window]
     if not windows:
         return None
-    legs = [_Watched(*leg, layers) for leg in (fp32, graph)]
+    seen: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
     decoders = [
-        Decoder([leg], facts, context_length=context_length, mask_value=value)
-        for leg, value in zip(legs, mask_values, strict=True)
+        Decoder(
+            [as_one([_Watched(path, spec, layers, into) for path, spec in leg])],
+            facts,
+            context_length=context_length,
+            mask_value=value,
+        )
+        for leg, into, value in zip((fp32, graph), seen, mask_values, strict=True)
     ]
     signal, error = dict.fromkeys([*layers, LOGITS], 0.0), dict.fromkeys([*layers, LOGITS], 0.0)
     agreed = n_positions = 0
-    for window in windows:
-        rows = []
-        for leg, decoder in zip(legs, decoders, strict=True):
-            leg.seen = []
+    for index, window in enumerate(windows):
+        progress(f"accuracy: window {index + 1} of {len(windows)}")
+        for decoder in decoders:
             decoder.reset()
-            rows.append(decoder.real(decoder.extend(window)).astype(np.float64))
-        pairs = [(LOGITS, rows[0], rows[1])]
-        pairs += [(n, a[n], b[n]) for a, b in zip(legs[0].seen, legs[1].seen, strict=True) for n in layers]
-        for name, wanted, found in pairs:
-            signal[name] += float(np.square(wanted).sum())
-            error[name] += float(np.square(found - wanted).sum())
-        agreed += int((rows[0].argmax(axis=1) == rows[1].argmax(axis=1)).sum())
+        for start in range(0, len(window), chunk):
+            rows = [decoder.real(decoder.extend(window[start : start + chunk])) for decoder in decoders]
+            seen[0][LOGITS], seen[1][LOGITS] = rows
+            for name in (*layers, LOGITS):
+                wanted, found = (values[name].astype(np.float64) for values in seen)
+                signal[name] += float(np.square(wanted).sum())
+                error[name] += float(np.square(found - wanted).sum())
+            agreed += int((rows[0].argmax(axis=1) == rows[1].argmax(axis=1)).sum())
         n_positions += len(window)
     decibels = {name: _decibels(signal[name], error[name]) for name in signal}
     return AccuracyFigures(
@@ -81,26 +92,27 @@ def _decibels(signal: float, error: float) -> float:
 
 
 class _Watched:
-    """A graph that also puts out some of its inner tensors."""
+    """A graph (or shard) that also puts out those of ``names`` that it computes, into ``seen``, in float."""
 
-    def __init__(self, path: Path, spec: GraphSpec, names: list[str]) -> None:
-        model = onnx.load(path)
-        kind = onnx.TensorProto.FLOAT16 if _is_half(model) else onnx.TensorProto.FLOAT
-        for name in names:
-            model.graph.output.append(helper.make_tensor_value_info(name, kind, None))
-        self._graph = CpuGraph(model.SerializeToString(), spec)
-        self._names = names
-        self.seen: list[dict[str, NDArray[np.float64]]] = []
+    def __init__(self, path: Path, spec: GraphSpec, names: Sequence[str], seen: dict[str, Array]) -> None:
+        model = load_graph(path)
+        kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.output}
+        kind = TensorProto.FLOAT16 if TensorProto.FLOAT16 in kinds.values() else TensorProto.FLOAT
+        made = {name for node in model.graph.node for name in node.output}
+        sources = {name: f"{name}{BEFORE_EDGE}" for name in names}
+        self._sources = {name: sources[name] if sources[name] in made else name for name in names if name in made}
+        for source in self._sources.values():
+            if source not in kinds:
+                model.graph.output.append(helper.make_tensor_value_info(source, kind, None))
+        self._graph = CpuGraph(model.SerializeToString(), spec, folder=path.parent)
+        self._seen = seen
 
     @property
     def spec(self) -> GraphSpec:
         return self._graph.spec
 
-    def run(self, feed: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+    def run(self, feed: Mapping[str, Array]) -> Mapping[str, Array]:
         outputs = self._graph.run(feed)
-        self.seen.append({name: outputs[name].astype(np.float64) for name in self._names})
+        for name, source in self._sources.items():
+            self._seen[name] = outputs[source]
         return outputs
-
-
-def _is_half(model: onnx.ModelProto) -> bool:
-    return any(value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT16 for value in model.graph.output)

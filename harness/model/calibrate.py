@@ -24,6 +24,8 @@ from harness.record.artifact import GraphSpec, ModelFacts, sha256_of
 
 SEED: Final = 7
 N_SEQUENCES: Final = 8
+MAX_SELF_WRITTEN_WORK: Final = 5e11
+"""Tokens times parameters: a model that would need longer for full contexts writes shorter texts."""
 _MIN, _MAX = "range_min/", "range_max/"
 
 
@@ -67,9 +69,12 @@ def self_generated_text(decoder: Decoder, *, progress: Callable[[str], None] = l
     """Text the float model writes itself: sampled at temperature 1 from its own begin token, seeded.
 
     It needs no data, and it is not the held-out text. End tokens are never sampled, so every sequence fills the
-    context. A model without a begin token starts from a random token.
+    context (of a large model as much of it as ``MAX_SELF_WRITTEN_WORK`` allows, but a whole chunk). A model without a
+    begin token starts from a random token.
     """
-    facts, length = decoder.facts, decoder.context_length
+    facts = decoder.facts
+    affordable = int(MAX_SELF_WRITTEN_WORK / N_SEQUENCES / facts.n_parameters)
+    length = min(decoder.context_length, max(decoder.chunk_tokens, affordable))
     random = np.random.default_rng(SEED)
     sequences = []
     for index in range(N_SEQUENCES):
@@ -100,13 +105,15 @@ def collect_ranges(
     *,
     context_length: int,
     mask_value: float,
+    folder: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Range]:
     """Smallest and largest value of every float graph input and node output over ``text``.
 
     Only whole chunks are used: padding would put ranges into the table that no text reaches. Zero is in every range.
+    ``folder``: where the model's data file is.
     """
-    recorder = _RangeRecorder(model)
+    recorder = _RangeRecorder(model, folder)
     chunk = recorder.spec.n_tokens
     decoder = Decoder([recorder], facts, context_length=context_length, mask_value=mask_value)
     for index, sequence in enumerate(text.sequences):
@@ -128,7 +135,7 @@ def collect_ranges(
 class _RangeRecorder:
     """Runs a graph that also puts out the minimum and maximum of each of its tensors, and keeps their union."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, folder: Path | None) -> None:
         watched = onnx.ModelProto()
         watched.CopyFrom(model)
         graph = watched.graph
@@ -139,7 +146,7 @@ class _RangeRecorder:
             for prefix, op in ((_MIN, "ReduceMin"), (_MAX, "ReduceMax")):
                 graph.node.append(helper.make_node(op, [name], [prefix + name], keepdims=0))
                 graph.output.append(helper.make_tensor_value_info(prefix + name, TensorProto.FLOAT, ()))
-        self._graph = CpuGraph(watched.SerializeToString())
+        self._graph = CpuGraph(watched.SerializeToString(), folder=folder)
         spec = self._graph.spec
         self._spec = GraphSpec(
             name=spec.name,

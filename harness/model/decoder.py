@@ -65,6 +65,11 @@ class Decoder:
         self.n_cached = 0
         self.reset()
 
+    @property
+    def chunk_tokens(self) -> int:
+        """Tokens of a whole prefill step."""
+        return self._chunk
+
     def reset(self) -> None:
         """Forget the sequence: an empty cache."""
         inputs = self._inputs[self._chunk]
@@ -124,11 +129,14 @@ class Decoder:
     def window_nll(self, tokens: Sequence[int]) -> NDArray[np.float64]:
         """-ln p(token i+1 | tokens 0..i) from an empty cache: len(tokens) - 1 values, log-softmax in float64."""
         self.reset()
-        logits = self.real(self.extend(tokens))[:-1].astype(np.float64)
-        logits -= logits.max(axis=-1, keepdims=True)
-        log_sum: NDArray[np.float64] = np.log(np.exp(logits).sum(axis=-1))
-        chosen: NDArray[np.float64] = logits[np.arange(len(logits)), np.asarray(tokens[1:])]
-        return log_sum - chosen
+        values: list[NDArray[np.float64]] = []
+        for start in range(0, len(tokens), self._chunk):
+            logits = self.real(self.extend(tokens[start : start + self._chunk])).astype(np.float64)
+            following = np.asarray(tokens[start + 1 : start + self._chunk + 1])
+            logits = logits[: len(following)] - logits[: len(following)].max(axis=-1, keepdims=True)
+            chosen = logits[np.arange(len(following)), following]
+            values.append(np.log(np.exp(logits).sum(axis=-1)) - chosen)
+        return np.concatenate(values)
 
     def _smallest(self) -> int:
         smallest = min(self._runners)

@@ -14,7 +14,7 @@ of ``bits`` bits is -2^(bits-1).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -41,8 +41,8 @@ class TensorEncoding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingsFile:
-    activations: tuple[TensorEncoding, ...]
-    parameters: tuple[TensorEncoding, ...]
+    activations: Sequence[TensorEncoding]
+    parameters: Sequence[TensorEncoding]
 
 
 def read_encodings(path: Path) -> EncodingsFile:
@@ -71,20 +71,30 @@ def read_encodings(path: Path) -> EncodingsFile:
 
 
 def write_encodings(path: Path, encodings: EncodingsFile, layout: str = "1.0.0") -> None:
-    sides = (encodings.activations, encodings.parameters)
-    if layout == "1.0.0":
-        sections: list[Any] = [[_to_new(encoding) for encoding in side] for side in sides]
-    elif layout == "0.6.1":
-        sections = [{encoding.name: _to_old(encoding) for encoding in side} for side in sides]
-    else:
+    """One tensor after the other, a line each: a large model has millions of scales."""
+    if layout not in LAYOUTS:
         raise UserError("unknown encodings layout", found=layout, expected=_layouts(), next_step="choose one of them")
-    data = {"version": layout, **dict(zip(_SECTIONS, sections, strict=True))}
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.writelines(_lines(encodings, layout))
         temporary.replace(path)
     except OSError as exc:
         raise UserError(f"{path} cannot be written", found=str(exc), next_step="choose another file") from exc
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _lines(encodings: EncodingsFile, layout: str) -> Iterator[str]:
+    old = layout == LAYOUTS[0]
+    yield f'{{"version": {json.dumps(layout)}'
+    for section, side in zip(_SECTIONS, (encodings.activations, encodings.parameters), strict=True):
+        yield f',\n"{section}": {"{" if old else "["}'
+        for index, encoding in enumerate(side):
+            entry = json.dumps(_to_old(encoding) if old else _to_new(encoding))
+            yield f"{',' if index else ''}\n" + (f"{json.dumps(encoding.name)}: {entry}" if old else entry)
+        yield "}" if old else "]"
+    yield "}\n"
 
 
 def _layouts() -> str:

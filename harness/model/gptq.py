@@ -7,17 +7,20 @@ by the inverse of the second moment of the inputs over the calibration text.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from harness.errors import ModelError
 from harness.model.calibrate import CalibrationText
 from harness.model.decoder import Decoder
 from harness.model.reference import CpuGraph
+from harness.model.storage import array_of
 from harness.model.weights import HIGHEST, LOWEST, FixedWeight, choose_scales
 from harness.record.artifact import GraphSpec, ModelFacts
 
@@ -80,12 +83,16 @@ def gptq_weights(
     block: int | None,
     context_length: int,
     mask_value: float,
+    folder: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, FixedWeight]:
-    """Every weight of ``names`` (right operands of MatMuls of ``model``, float32) by GPTQ over ``text``."""
+    """Every weight of ``names`` (right operands of MatMuls of ``model``, float32) by GPTQ over ``text``.
+
+    ``folder``: where the model's data file is.
+    """
     readers = {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
     sources = {name: readers[name] for name in names}
-    recorder = _MomentRecorder(model, sorted(set(sources.values())))
+    recorder = _MomentRecorder(model, sorted(set(sources.values())), folder)
     decoder = Decoder([recorder], facts, context_length=context_length, mask_value=mask_value)
     chunk = recorder.spec.n_tokens
     for index, sequence in enumerate(text.sequences):
@@ -99,7 +106,7 @@ def gptq_weights(
     for index, name in enumerate(names):
         if index % 7 == 0:
             progress(f"gptq: weight {index + 1} of {len(names)}, {name}")
-        weight = numpy_helper.to_array(constants[name]).astype(np.float32)
+        weight = array_of(constants[name], folder).astype(np.float32)
         rounded[name] = gptq_round(weight, recorder.moments[sources[name]], block)
     return rounded
 
@@ -107,7 +114,7 @@ def gptq_weights(
 class _MomentRecorder:
     """Runs a graph that also puts out some of its tensors, and keeps the sum of x xᵀ over the rows x of each."""
 
-    def __init__(self, model: onnx.ModelProto, names: list[str]) -> None:
+    def __init__(self, model: onnx.ModelProto, names: list[str], folder: Path | None) -> None:
         watched = onnx.ModelProto()
         watched.CopyFrom(model)
         own = {value.name for value in watched.graph.output}
@@ -115,12 +122,14 @@ class _MomentRecorder:
         for name in names:
             if name not in own:
                 watched.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-        self._graph = CpuGraph(watched.SerializeToString(), _spec_of(model))
+        self._graph = CpuGraph(watched.SerializeToString(), folder=folder)
+        spec = self._graph.spec
+        self._spec = replace(spec, outputs=tuple(tensor for tensor in spec.outputs if tensor.name in own))
         self.moments: dict[str, NDArray[np.float64]] = {}
 
     @property
     def spec(self) -> GraphSpec:
-        return self._graph.spec
+        return self._spec
 
     def run(self, feed: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
         outputs = self._graph.run(feed)
@@ -129,7 +138,3 @@ class _MomentRecorder:
             moment = rows.T @ rows
             self.moments[name] = self.moments[name] + moment if name in self.moments else moment
         return outputs
-
-
-def _spec_of(model: onnx.ModelProto) -> GraphSpec:
-    return CpuGraph(model.SerializeToString()).spec

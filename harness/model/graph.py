@@ -8,14 +8,14 @@ are quantised differently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from harness.model.architecture import BIAS_OF, Role, check_window
 from harness.model.checkpoint import Checkpoint
@@ -32,6 +32,7 @@ from harness.model.interface import (
     past_value_in,
     past_value_out,
 )
+from harness.model.storage import TensorStore, tensor_of
 
 OPSET: Final = 23
 """The first opset with RMSNormalization."""
@@ -58,21 +59,25 @@ def build_graph(
     context_length: int,
     float_type: FloatType = FloatType.FLOAT32,
     rmsnorm: RmsNorm = RmsNorm.OPERATOR,
+    store: TensorStore | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> onnx.ModelProto:
     """The AR-``n_tokens`` graph. Every float input, weight and output has ``float_type``.
 
+    Weights go to ``store`` one at a time, each read only if the store does not have it; without one, into the model.
     Raises UserError for a context that reaches past the model's sliding window.
     """
     facts = checkpoint.facts
     check_window(facts, context_length)
-    build = _Builder(np.dtype(float_type.value))
-    embedding = build.weight("embedding", checkpoint.weight(Role.EMBEDDING))
+    build = _Builder(np.dtype(float_type.value), TensorStore() if store is None else store)
+    embedding = build.weight("embedding", lambda: checkpoint.weight(Role.EMBEDDING))
     hidden = build.node("Gather", [embedding, INPUT_IDS], "embedding_out", axis=0)
     for layer in range(facts.n_layers):
+        progress(f"AR-{n_tokens}: layer {layer + 1} of {facts.n_layers}")
         hidden = _attention_block(build, checkpoint, layer, hidden, n_tokens, rmsnorm)
         hidden = _feed_forward_block(build, checkpoint, layer, hidden, rmsnorm)
     normed = _rms_norm(build, checkpoint, Role.FINAL_NORM, None, hidden, "final_norm", rmsnorm)
-    head = build.weight("lm_head", checkpoint.weight(Role.HEAD).T)
+    head = build.weight("lm_head", lambda: checkpoint.weight(Role.HEAD).T)
     build.node("MatMul", [normed, head], LOGITS)
 
     float_code = helper.np_dtype_to_tensor_dtype(build.dtype)
@@ -106,8 +111,9 @@ def query_factor(checkpoint: Checkpoint) -> float:
 class _Builder:
     """Nodes and initialisers in order. A node is named after its output."""
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+    def __init__(self, dtype: np.dtype[Any], store: TensorStore) -> None:
         self.dtype = dtype
+        self._store = store
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._known: set[str] = set()
@@ -116,20 +122,26 @@ class _Builder:
         self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
         return output
 
-    def weight(self, name: str, values: NDArray[np.float32]) -> str:
-        return self._initializer(name, np.ascontiguousarray(values, dtype=self.dtype))
+    def weight(self, name: str, values: Callable[[], NDArray[np.float32]]) -> str:
+        return self._initializer(name, lambda: values().astype(self.dtype))
 
     def integers(self, name: str, *values: int) -> str:
         """A small int64 constant; asked for twice under one name, it is kept once."""
-        return name if name in self._known else self._initializer(name, np.array(values, dtype=np.int64))
-
-    def _initializer(self, name: str, values: NDArray[Any]) -> str:
-        self._known.add(name)
-        self.initializers.append(numpy_helper.from_array(values, name))
-        return name
+        return self._constant(name, np.array(values, dtype=np.int64))
 
     def scalar(self, name: str, value: float) -> str:
-        return name if name in self._known else self._initializer(name, np.array(value, dtype=self.dtype))
+        return self._constant(name, np.array(value, dtype=self.dtype))
+
+    def _constant(self, name: str, values: NDArray[Any]) -> str:
+        """Shapes differ from graph to graph under one name, so they are never shared."""
+        if name not in self._known:
+            self._known.add(name)
+            self.initializers.append(tensor_of(name, values))
+        return name
+
+    def _initializer(self, name: str, values: Callable[[], NDArray[Any]]) -> str:
+        self.initializers.append(self._store.initializer(name, values))
+        return name
 
 
 def _rms_norm(
@@ -144,7 +156,7 @@ def _rms_norm(
     scale: float = 1.0,
 ) -> str:
     """Over the last axis; ``scale`` is folded into the weights."""
-    gamma = build.weight(f"{name}_gamma", checkpoint.weight(role, layer) * np.float32(scale))
+    gamma = build.weight(f"{name}_gamma", lambda: checkpoint.weight(role, layer) * np.float32(scale))
     epsilon = checkpoint.facts.rms_norm_eps
     if rmsnorm is RmsNorm.OPERATOR:
         return build.node("RMSNormalization", [x, gamma], f"{name}_out", axis=-1, epsilon=epsilon)
@@ -182,11 +194,11 @@ def _attention_block(
 
     def project(role: Role, scale: float, heads: int) -> str:
         """(1, N, hidden) to (N, n_kv_heads, heads per group, head_dim)."""
-        matrix = build.weight(weight_name(layer, role), (checkpoint.weight(role, layer) * np.float32(scale)).T)
+        matrix = build.weight(weight_name(layer, role), lambda: (checkpoint.weight(role, layer) * np.float32(scale)).T)
         bias = BIAS_OF[role]
         if checkpoint.has(bias):
             product = build.node("MatMul", [x, matrix], f"{at}_{role}_product")
-            vector = build.weight(f"{at}_{bias}", checkpoint.weight(bias, layer) * np.float32(scale))
+            vector = build.weight(f"{at}_{bias}", lambda: checkpoint.weight(bias, layer) * np.float32(scale))
             flat = build.node("Add", [product, vector], f"{at}_{role}_flat")
         else:
             flat = build.node("MatMul", [x, matrix], f"{at}_{role}_flat")
@@ -219,7 +231,7 @@ def _attention_block(
     by_token = build.node("Transpose", [mixed], f"{at}_mixed_by_token", perm=[2, 0, 1, 3])
     flat_shape = build.integers("shape_flat_heads", 1, n_tokens, facts.n_heads * head_dim)
     flat = build.node("Reshape", [by_token, flat_shape], f"{at}_mixed_flat")
-    out_weight = build.weight(weight_name(layer, Role.OUTPUT), checkpoint.weight(Role.OUTPUT, layer).T)
+    out_weight = build.weight(weight_name(layer, Role.OUTPUT), lambda: checkpoint.weight(Role.OUTPUT, layer).T)
     out = build.node("MatMul", [flat, out_weight], f"{at}_attention_out")
     return build.node("Add", [hidden, out], f"{at}_after_attention")
 
@@ -229,7 +241,7 @@ def _feed_forward_block(build: _Builder, checkpoint: Checkpoint, layer: int, hid
     x = _rms_norm(build, checkpoint, Role.POST_NORM, layer, hidden, f"{at}_post_norm", rmsnorm)
 
     def linear(role: Role, source: str) -> str:
-        matrix = build.weight(weight_name(layer, role), checkpoint.weight(role, layer).T)
+        matrix = build.weight(weight_name(layer, role), lambda: checkpoint.weight(role, layer).T)
         return build.node("MatMul", [source, matrix], f"{at}_{role}")
 
     gate = linear(Role.GATE, x)

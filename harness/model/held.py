@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from harness.model.architecture import Role
 from harness.model.checkpoint import Checkpoint
 from harness.model.graph import query_factor, weight_name
-
-if TYPE_CHECKING:
-    from harness.model.weights import FixedWeight
+from harness.model.weights import FixedWeight, LaidOver
 
 MATRICES: Final = (Role.QUERY, Role.KEY, Role.VALUE, Role.OUTPUT, Role.GATE, Role.UP, Role.DOWN)
 
@@ -59,13 +57,10 @@ def keep_grids(
     *,
     block: int | None,
     progress: Callable[[str], None] = lambda _: None,
-) -> dict[str, FixedWeight]:
+) -> Mapping[str, FixedWeight]:
     """``rounded``, the checkpoint's own integers in the place of those that it holds on a grid that fits."""
     held = held_grids(checkpoint, block)
-    kept = rounded.keys() & held.keys()
+    kept = {name: FixedWeight(steps=grid.steps, scales=grid.scales) for name, grid in held.items() if name in rounded}
     if kept:
         progress(f"{len(kept)} of {len(rounded)} four-bit weights keep the checkpoint's own integers")
-    return {
-        name: replace(weight, steps=held[name].steps, scales=held[name].scales) if name in kept else weight
-        for name, weight in rounded.items()
-    }
+    return LaidOver(kept, rounded)

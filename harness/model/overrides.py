@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import overload
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
 from harness.errors import UserError
 from harness.model.encodings_file import EncodingsFile, TensorEncoding
 from harness.model.quantize import Encoding, tied_names, weight_names
-from harness.model.weights import FixedWeight, round_to_nearest, round_to_scales
+from harness.model.storage import array_of
+from harness.model.weights import FixedWeight, LaidOver, round_to_nearest, round_to_scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ def lay_over(
     table: Mapping[str, Encoding],
     weights: Mapping[str, FixedWeight],
     n_layers: int,
+    folder: Path | None = None,
 ) -> Laid:
     """The encodings of ``file`` where it has them, those of ``table`` and ``weights`` elsewhere.
 
@@ -57,11 +60,11 @@ def lay_over(
             wanted = _encoding(entry, table[name].bits)
             activations.update(dict.fromkeys(ties.get(name, (name,)), wanted))
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    rounded = dict(weights)
+    rounded: dict[str, FixedWeight] = {}
     for entry in file.parameters:
         for name in _fitting(entry.name, weight_names(model), "weight"):
-            rounded[name] = _weight(entry, numpy_helper.to_array(constants[name]).astype(np.float32), name)
-    return Laid(table=activations, weights=rounded, floats=tuple(sorted(floats)))
+            rounded[name] = _weight(entry, array_of(constants[name], folder).astype(np.float32), name)
+    return Laid(table=activations, weights=LaidOver(rounded, weights), floats=tuple(sorted(floats)))
 
 
 def _fitting(pattern: str, names: Sequence[str], kind: str) -> list[str]:
@@ -124,27 +127,51 @@ def _weight(entry: TensorEncoding, weight: NDArray[np.float32], name: str) -> Fi
 
 
 def encodings_of(
-    model: onnx.ModelProto, table: Mapping[str, Encoding], floats: Sequence[str], quantized: onnx.ModelProto
+    model: onnx.ModelProto,
+    table: Mapping[str, Encoding],
+    floats: Collection[str],
+    quantized: Sequence[onnx.ModelProto],
+    folder: Path | None = None,
 ) -> EncodingsFile:
-    """Everything a file can say of a finished graph: ``lay_over`` with it gives the same graph again."""
-    constants = {tensor.name: tensor for tensor in quantized.graph.initializer}
+    """Everything a file can say of a finished graph: ``lay_over`` with it gives the same graph again.
+
+    ``quantized``: the graph, or its shards. ``folder``: where their data file is; scales are read from it as they are
+    asked for.
+    """
     activations = tuple(
         TensorEncoding(name=name, bits=16, is_float=True)
         if name in floats
         else TensorEncoding(name=name, bits=e.bits, scales=(e.scale,), zero_points=(e.zero_point,))
         for name, e in table.items()
     )
-    parameters = []
-    for name in weight_names(model):
-        steps, scales = constants[f"{name}_quantized"], numpy_helper.to_array(constants[f"{name}_scale"])
+    return EncodingsFile(activations=activations, parameters=_Parameters(weight_names(model), quantized, folder))
+
+
+class _Parameters(Sequence[TensorEncoding]):
+    """The encodings of a graph's weights, each made when it is asked for."""
+
+    def __init__(self, names: list[str], quantized: Sequence[onnx.ModelProto], folder: Path | None) -> None:
+        self._names, self._folder = names, folder
+        self._constants = {tensor.name: tensor for model in quantized for tensor in model.graph.initializer}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> TensorEncoding: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[TensorEncoding]: ...
+    def __getitem__(self, index: int | slice) -> TensorEncoding | Sequence[TensorEncoding]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        name = self._names[index]
+        steps = self._constants[f"{name}_quantized"]
+        scales = array_of(self._constants[f"{name}_scale"], self._folder)
         bits = 4 if steps.data_type == onnx.TensorProto.INT4 else 8
-        parameters.append(
-            TensorEncoding(
-                name=name,
-                bits=bits,
-                scales=tuple(map(float, scales.ravel())),
-                zero_points=(2 ** (bits - 1),) * scales.size,
-                block=steps.dims[0] // len(scales) if scales.ndim == 2 else None,
-            )
+        return TensorEncoding(
+            name=name,
+            bits=bits,
+            scales=tuple(scales.ravel().tolist()),
+            zero_points=(2 ** (bits - 1),) * scales.size,
+            block=steps.dims[0] // len(scales) if scales.ndim == 2 else None,
         )
-    return EncodingsFile(activations=activations, parameters=tuple(parameters))

@@ -71,13 +71,14 @@ def measure_perplexity(
     graph: str,
     windows: Sequence[int] | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    progress_every: int = 26,
 ) -> PerplexityFigure:
     """exp(mean NLL) over ``windows`` (indices; default all)."""
     chosen = range(len(corpus.windows)) if windows is None else windows
     sums: list[float] = []
     n_scored = 0
     for n_done, index in enumerate(chosen):
-        if n_done and n_done % 26 == 0:
+        if n_done and n_done % progress_every == 0:
             progress(f"perplexity of {graph}: {n_done} of {len(chosen)} windows")
         nll = decoder.window_nll(corpus.windows[index])
         sums.append(float(nll.sum()))

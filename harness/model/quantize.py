@@ -1,16 +1,13 @@
-"""Float graph to QDQ graph: one table of activation encodings for every AR-N graph, then onnxruntime's QNN tools.
+"""Float graph to QDQ graph: one table of activation encodings for every AR-N graph.
 
-The tools' own ranges are never used: every activation gets its scale and zero point from the table, so prefill and
-decode agree, and a key or value keeps one encoding from the step that makes it to the step that reads it. Four-bit
-weights are put into the graph before the tools see it, and the tools leave them as they are.
+Every activation gets its scale and zero point from the table, so prefill and decode agree, and a key or value keeps one
+encoding from the step that makes it to the step that reads it. Graph inputs and outputs are the integers themselves.
+Weights are rounded one at a time and go to a store: no copy of the model is made.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -19,9 +16,7 @@ from typing import Any, Final
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize
-from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
+from onnx import TensorProto, helper
 
 from harness.errors import ModelError
 from harness.model.calibrate import Range
@@ -35,11 +30,17 @@ from harness.model.interface import (
     past_value_in,
     past_value_out,
 )
-from harness.model.quantized_io import dequantize_input, make_io_quantized, release
 from harness.model.recipes import Scheme
-from harness.model.weights import FixedWeight, insert_weight, round_to_nearest
+from harness.model.storage import TensorStore, array_of
+from harness.model.weights import FixedWeight, per_channel, round_to_nearest, weight_initializers
 
-_ACTIVATIONS: Final = {8: (QuantType.QUInt8, np.uint8), 16: (QuantType.QUInt16, np.uint16)}
+_ELEMENTS: Final[Mapping[int, type[np.unsignedinteger[Any]]]] = MappingProxyType({8: np.uint8, 16: np.uint16})
+_SAME_ENCODING: Final = ("Reshape", "Transpose", "Slice", "Gather")
+"""What these put out has the encoding of what they read: they move integers and compute nothing."""
+BEFORE_EDGE: Final = "_QuantizeLinear_Input"
+"""Behind the name of a graph output: the float tensor that becomes it."""
+_SLICE_ELEMENTS: Final = 1 << 24
+"""Elements that are rounded at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +111,32 @@ def tied_names(n_layers: int) -> list[tuple[str, ...]]:
     ]
 
 
-def four_bit_weights(model: onnx.ModelProto, scheme: Scheme) -> dict[str, FixedWeight]:
-    """Every weight that ``scheme`` wants in four bits, rounded to nearest. Empty where it wants none."""
-    if scheme.weight_bits != 4:
-        return {}
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    return {
-        name: round_to_nearest(numpy_helper.to_array(constants[name]).astype(np.float32), scheme.block)
-        for name in four_bit_names(model)
-    }
+class RoundedWeights(Mapping[str, FixedWeight]):
+    """Weights of a float graph in four bits, each rounded to nearest when it is asked for."""
+
+    def __init__(self, model: onnx.ModelProto, names: list[str], block: int | None, folder: Path | None) -> None:
+        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._names, self._block, self._folder = dict.fromkeys(names), block, folder
+
+    def __getitem__(self, name: str) -> FixedWeight:
+        if name not in self._names:
+            raise KeyError(name)
+        return round_to_nearest(array_of(self._constants[name], self._folder).astype(np.float32), self._block)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def four_bit_weights(model: onnx.ModelProto, scheme: Scheme, folder: Path | None = None) -> Mapping[str, FixedWeight]:
+    """Every weight that ``scheme`` wants in four bits, rounded to nearest. Empty where it wants none.
+
+    ``folder``: where the model's data file is.
+    """
+    names = four_bit_names(model) if scheme.weight_bits == 4 else []
+    return RoundedWeights(model, names, scheme.block, folder)
 
 
 def four_bit_names(model: onnx.ModelProto) -> list[str]:
@@ -137,93 +155,183 @@ def _weights(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
     return {node.input[1]: node for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in constants}
 
 
-class _OneZeroFeed(CalibrationDataReader):  # type: ignore[misc]
-    """The tools insist on one calibration run; every range of it is overridden."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._feeds = iter([{value.name: _zeros(value) for value in model.graph.input}])
-
-    def get_next(self) -> dict[str, NDArray[Any]] | None:
-        return next(self._feeds, None)
-
-
-def _zeros(value: onnx.ValueInfoProto) -> NDArray[Any]:
-    kind = value.type.tensor_type
-    return np.zeros(
-        [dimension.dim_value for dimension in kind.shape.dim], helper.tensor_dtype_to_np_dtype(kind.elem_type)
-    )
-
-
 def quantize_graph(
     model: onnx.ModelProto,
     table: Mapping[str, Encoding],
     scheme: Scheme,
     weights: Mapping[str, FixedWeight] = MappingProxyType({}),
     floats: Collection[str] = (),
+    *,
+    folder: Path | None = None,
+    store: TensorStore | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> onnx.ModelProto:
-    """The QDQ graph of a float32 graph: integer activations and graph I/O.
+    """The QDQ graph of a float32 graph whose data file lies in ``folder``; its own weights go to ``store``.
 
     Weights named in ``weights`` are taken from there, all others become int8, symmetric, per output channel.
     Activations named in ``floats`` are not quantised.
     """
-    copy = onnx.ModelProto()  # the tools move the weights out of the model they are given
-    copy.CopyFrom(model)
-    for name, weight in weights.items():
-        insert_weight(copy, name, weight)
-    overrides: dict[str, list[dict[str, Any]]] = {
-        name: [{"quant_type": QuantType.QInt8, "axis": 1, "symmetric": True}] for name in sorted(_weights(copy))
-    }
-    overrides |= _activation_overrides(model, table, scheme)
-    with tempfile.TemporaryDirectory(prefix="snapgate-quantize-") as scratch, _quiet_root_logger():
-        path = Path(scratch) / "quantized.onnx"
-        config = get_qnn_qdq_config(
-            copy,
-            _OneZeroFeed(model),
-            activation_type=_ACTIVATIONS[scheme.activation_bits][0],
-            weight_type=QuantType.QInt8,
-            init_overrides=overrides,
-        )
-        config.extra_options["ForceQuantizeNoInputCheck"] = True
-        if scheme.float_attention:
-            config.nodes_to_exclude = [*(config.nodes_to_exclude or []), *attention_nodes(model)]
-        quantize(copy, path, config)
-        quantized = onnx.load(path)
-    release(quantized, floats)
     if scheme.float_attention:
-        dequantize_input(quantized, MASK, table[MASK].scale, table[MASK].zero_point)
-    make_io_quantized(quantized)
-    return quantized
+        floats = {*floats, *attention_activations(model)}
+    return _Inserter(model, table, scheme, weights, floats, folder, store or TensorStore(), progress).run()
 
 
-def attention_nodes(model: onnx.ModelProto) -> list[str]:
-    """Query times keys, mask, softmax, softmax times values, of every layer.
-
-    They are left out together: one float node between quantised neighbours is quantised by them all the same.
-    """
-    ends = ("_scores", "_masked_scores", "_attention", "_mixed")
-    return [node.name for node in model.graph.node if node.output[0].endswith(ends)]
+def attention_activations(model: onnx.ModelProto) -> list[str]:
+    """Scores, masked scores and softmax of every layer: left out together, the chain that makes them is float."""
+    makers = {node.output[0]: node for node in model.graph.node}
+    softmaxes = [node for node in model.graph.node if node.op_type == "Softmax"]
+    return [name for node in softmaxes for name in (makers[node.input[0]].input[0], node.input[0], node.output[0])]
 
 
-def _activation_overrides(
-    model: onnx.ModelProto, table: Mapping[str, Encoding], scheme: Scheme
-) -> dict[str, list[dict[str, Any]]]:
-    quant_type, element = _ACTIVATIONS[scheme.activation_bits]
-    sigmoids = {node.output[0] for node in model.graph.node if node.op_type == "Sigmoid"}
-    overrides: dict[str, list[dict[str, Any]]] = {}
-    for name in _activations(model):
-        if name not in table:
+class _Inserter:
+    """Writes the nodes of a float graph again, each activation between QuantizeLinear and DequantizeLinear."""
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        table: Mapping[str, Encoding],
+        scheme: Scheme,
+        weights: Mapping[str, FixedWeight],
+        floats: Collection[str],
+        folder: Path | None,
+        store: TensorStore,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._model, self._table, self._bits = model, table, scheme.activation_bits
+        self._weights, self._floats, self._folder = weights, frozenset(floats), folder
+        self._store, self._progress = store, progress
+        self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._matrices = _weights(model)
+        self._activations = frozenset(_activations(model))
+        self._read = {name for node in model.graph.node for name in node.input}
+        self._outputs = {value.name for value in model.graph.output}
+        self._reads: dict[str, str] = {}
+        """What readers of a tensor read instead."""
+        self._encoded: dict[str, str] = {}
+        """A tensor, and the tensor after which its scale and zero point are named."""
+        self._encodings: dict[str, Encoding] = {}
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers: dict[str, onnx.TensorProto] = {}
+
+    def run(self) -> onnx.ModelProto:
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(_ELEMENTS[self._bits]))
+        graph = onnx.GraphProto(name=self._model.graph.name)
+        graph.input.extend(self._model.graph.input)
+        graph.output.extend(self._model.graph.output)
+        for value in (*graph.input, *graph.output):
+            if value.name in self._activations:
+                value.type.tensor_type.elem_type = element
+        for value in graph.input:
+            if value.name in self._activations:
+                self._own_encoding(value.name)
+                self._dequantize(value.name, value.name, f"{value.name}_DequantizeLinear_Output")
+        for index, node in enumerate(self._model.graph.node):
+            if index % 200 == 0:
+                self._progress(f"{graph.name}: node {index} of {len(self._model.graph.node)}")
+            self._write(node)
+        graph.node.extend(self._nodes)
+        graph.initializer.extend(self._initializers.values())
+        return helper.make_model(
+            graph,
+            opset_imports=self._model.opset_import,
+            ir_version=self._model.ir_version,
+            producer_name=self._model.producer_name,
+        )
+
+    def _write(self, node: onnx.NodeProto) -> None:
+        for name in node.input:
+            if name in self._constants and name not in self._reads:
+                self._constant(name)
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        for index, name in enumerate(node.input):
+            copy.input[index] = self._reads.get(name, name)
+        self._nodes.append(copy)
+        (output,) = node.output
+        if output not in self._activations:
+            return
+        if node.op_type in _SAME_ENCODING:
+            self._encoded[output] = self._encoded[node.input[0]]
+        elif node.op_type == "Sigmoid":
+            self._scalars(output, Encoding(scale=2.0**-self._bits, zero_point=0, bits=self._bits))
+        else:
+            self._own_encoding(output)
+        if output in self._floats:
+            return
+        if output in self._outputs:
+            copy.output[0] = f"{output}{BEFORE_EDGE}"
+            self._quantize(output, copy.output[0], output)
+            if output in self._read:
+                self._dequantize(output, output, f"{output}_real")
+            return
+        self._quantize(output, output, f"{output}_QuantizeLinear_Output")
+        self._dequantize(output, f"{output}_QuantizeLinear_Output", f"{output}_DequantizeLinear_Output")
+
+    def _quantize(self, name: str, read: str, written: str) -> None:
+        self._nodes.append(
+            helper.make_node("QuantizeLinear", self._inputs(name, read), [written], name=f"{name}_QuantizeLinear")
+        )
+
+    def _dequantize(self, name: str, read: str, written: str) -> None:
+        self._nodes.append(
+            helper.make_node("DequantizeLinear", self._inputs(name, read), [written], name=f"{name}_DequantizeLinear")
+        )
+        self._reads[name] = written
+
+    def _inputs(self, name: str, read: str) -> list[str]:
+        """Of a Q or DQ of ``name``; only scales that something reads are put into the graph."""
+        owner = self._encoded[name]
+        encoding = self._encodings[owner]
+        self._add(f"{owner}_scale", lambda: np.array(encoding.scale, np.float32))
+        self._add(f"{owner}_zero_point", lambda: np.array(encoding.zero_point, _ELEMENTS[self._bits]))
+        return [read, f"{owner}_scale", f"{owner}_zero_point"]
+
+    def _own_encoding(self, name: str) -> None:
+        if name not in self._table:
             raise ModelError(f"activation {name} was not calibrated", expected="every activation in the table")
-        if name in sigmoids:
-            continue  # the tools give Sigmoid the one encoding that QNN takes
-        encoding = table[name]
-        overrides[name] = [
-            {
-                "quant_type": quant_type,
-                "scale": np.array(encoding.scale, dtype=np.float32),
-                "zero_point": np.array(encoding.zero_point, dtype=element),
-            }
-        ]
-    return overrides
+        self._scalars(name, self._table[name])
+
+    def _scalars(self, name: str, encoding: Encoding) -> None:
+        self._encoded[name] = name
+        self._encodings[name] = encoding
+
+    def _add(self, name: str, values: Callable[[], NDArray[Any]]) -> None:
+        self._initializers[name] = self._store.initializer(name, values)
+
+    def _constant(self, name: str) -> None:
+        """A weight of a MatMul becomes signed integers, any other float constant an activation's unsigned ones."""
+        tensor = self._constants[name]
+        if tensor.data_type != TensorProto.FLOAT:
+            self._initializers[name] = tensor
+            self._reads[name] = name
+            return
+        if name in self._matrices:
+            made, node = weight_initializers(self._store, name, lambda: self._rounded(name))
+            self._initializers.update({each.name: each for each in made})
+            self._nodes.append(node)
+            self._reads[name] = name
+            return
+        values = array_of(tensor, self._folder)
+        covered = Range(low=float(values.min(initial=0.0)), high=float(values.max(initial=0.0)))
+        encoding = Encoding.of_range(covered, self._bits)
+        self._scalars(name, encoding)
+        self._add(f"{name}_quantized", lambda: _unsigned(values, encoding))
+        self._dequantize(name, f"{name}_quantized", f"{name}_DequantizeLinear_Output")
+
+    def _rounded(self, name: str) -> FixedWeight:
+        if name in self._weights:
+            return self._weights[name]
+        return per_channel(array_of(self._constants[name], self._folder))
+
+
+def _unsigned(values: NDArray[Any], encoding: Encoding) -> NDArray[Any]:
+    """``values`` as the integers of ``encoding``."""
+    steps = np.empty(values.shape, _ELEMENTS[encoding.bits])
+    flat, source = steps.reshape(-1), values.reshape(-1)
+    for start in range(0, flat.size, _SLICE_ELEMENTS):
+        part = np.rint(source[start : start + _SLICE_ELEMENTS] / np.float32(encoding.scale))
+        flat[start : start + _SLICE_ELEMENTS] = np.clip(part + np.float32(encoding.zero_point), 0, 2**encoding.bits - 1)
+    return steps
 
 
 def _activations(model: onnx.ModelProto) -> list[str]:
@@ -231,15 +339,3 @@ def _activations(model: onnx.ModelProto) -> list[str]:
     kinds = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
     names = [value.name for value in graph.input] + [name for node in graph.node for name in node.output]
     return [name for name in names if kinds[name] == TensorProto.FLOAT]
-
-
-@contextlib.contextmanager
-def _quiet_root_logger() -> Iterator[None]:
-    """The tools write advice to the root logger that the overrides have already taken."""
-    logger = logging.getLogger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from harness.errors import ArtifactError
 from harness.model.decoder import Decoder
 from harness.model.interface import INPUT_IDS
+from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec, TensorSpec
 from harness.record.codec import to_json
 from harness.record.comparison import Leg, ReferenceFacts
@@ -40,14 +41,26 @@ _ORT_DTYPES: Final[Mapping[str, DType]] = {
 
 
 class CpuGraph:
-    """An ONNX graph on the CPU. ``spec`` gives scales where the graph is quantised; without it, floats are assumed."""
+    """An ONNX graph on the CPU. ``spec`` gives scales where the graph is quantised; without it, floats are assumed.
 
-    def __init__(self, model: Path | bytes, spec: GraphSpec | None = None, *, n_threads: int = DEFAULT_THREADS) -> None:
+    ``folder``: where the data file of a model in memory lies.
+    """
+
+    def __init__(
+        self,
+        model: Path | bytes,
+        spec: GraphSpec | None = None,
+        *,
+        folder: Path | None = None,
+        n_threads: int = DEFAULT_THREADS,
+    ) -> None:
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = n_threads
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if folder is not None:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         source = str(model) if isinstance(model, Path) else model
         try:
             self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -85,27 +98,38 @@ class CpuGraph:
         )
 
 
-def reference_file(leg: Leg, n_tokens: int) -> str:
-    """Where an artifact keeps the ONNX graph of a leg."""
+def reference_file(leg: Leg, n_tokens: int, shard: int | None = None) -> str:
+    """Where an artifact keeps the ONNX graph of a leg; shards are counted from 1, None is a graph that is whole."""
     if leg not in (Leg.FP32, Leg.GRAPH):
         raise ArtifactError(f"the {leg} leg has no reference graph", expected=f"{Leg.FP32} or {Leg.GRAPH}")
-    return f"reference/{leg}_ar{n_tokens}.onnx"
+    return f"reference/{leg}_ar{n_tokens}{'' if shard is None else f'_shard{shard}'}.onnx"
+
+
+def reference_files(leg: Leg, n_tokens: int, n_shards: int) -> tuple[str, ...]:
+    """The graphs of one step in the order in which they run. The fp32 leg is always whole."""
+    if n_shards == 1 or leg is Leg.FP32:
+        return (reference_file(leg, n_tokens),)
+    return tuple(reference_file(leg, n_tokens, shard) for shard in range(1, n_shards + 1))
 
 
 def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THREADS) -> Decoder:
     """The prefill and decode graphs of a leg: ``fp32``, or ``graph``, the very graph that was compiled."""
     manifest = artifact.manifest
     runners = []
-    for context in manifest.contexts:
-        for graph in context.graphs:
-            path = artifact.path(reference_file(leg, graph.n_tokens))
+    for n_tokens in sorted({1, manifest.recipe.prefill_tokens}, reverse=True):
+        chain = manifest.chain(n_tokens)
+        specs = [graph for _, graph in chain] if leg is Leg.GRAPH else [None]
+        shards = []
+        for name, spec in zip(reference_files(leg, n_tokens, len(chain)), specs, strict=True):
+            path = artifact.path(name)
             if not path.is_file():
                 raise ArtifactError(
                     f"{artifact.folder} holds no {leg} reference graph",
                     found=f"no {path.name}",
                     next_step="prepare the artifact again",
                 )
-            runners.append(CpuGraph(path, graph if leg is Leg.GRAPH else None, n_threads=n_threads))
+            shards.append(CpuGraph(path, spec, n_threads=n_threads))
+        runners.append(as_one(shards))
     return Decoder(
         runners,
         manifest.model,

@@ -1,4 +1,4 @@
-"""Weights of four (or eight) bits: rounding to nearest, and the DequantizeLinear that carries them in a graph.
+"""Weights of four or eight bits: rounding to nearest, and the DequantizeLinear that carries them in a graph.
 
 A weight is (inputs, outputs), the right operand of a MatMul. Zero points are always 0: the HTP ignores any other
 without an error.
@@ -6,19 +6,23 @@ without an error.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from harness.errors import ModelError
+from harness.model.storage import TensorStore
 
 LOWEST, HIGHEST = -8, 7
 """Of four bits."""
 _SHRINKS: Final = np.linspace(1.0, 0.7, 16)
+_SLICE_ELEMENTS: Final = 1 << 24
+"""Elements that are rounded at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,23 @@ class FixedWeight:
 
     def real(self) -> NDArray[np.float32]:
         return self.steps.astype(np.float32) * np.repeat(self.scales, self.block, axis=0)
+
+
+class LaidOver(Mapping[str, FixedWeight]):
+    """``upper`` where it has a weight, ``lower`` elsewhere; nothing of ``lower`` is computed before it is asked for."""
+
+    def __init__(self, upper: Mapping[str, FixedWeight], lower: Mapping[str, FixedWeight]) -> None:
+        self._upper, self._lower = upper, lower
+        self._names = dict.fromkeys((*lower, *upper))
+
+    def __getitem__(self, name: str) -> FixedWeight:
+        return self._upper[name] if name in self._upper else self._lower[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def choose_scales(weight: NDArray[np.float32], block: int | None, bits: int = 4) -> NDArray[np.float32]:
@@ -75,46 +96,41 @@ def round_to_scales(weight: NDArray[np.float32], scales: NDArray[np.float32], bi
     return FixedWeight(steps=np.clip(steps, lowest, highest).astype(np.int8), scales=scales, bits=bits)
 
 
-def insert_weight(model: onnx.ModelProto, name: str, weight: FixedWeight) -> None:
-    """Put ``weight`` in the place of the initialiser ``name``: integers behind a DequantizeLinear.
+def per_channel(weight: NDArray[np.float32]) -> FixedWeight:
+    """Eight bits, one scale an output channel: the largest magnitude is 127."""
+    widest = np.abs(weight).max(axis=0, initial=0.0)
+    scales = np.maximum(widest / np.float32(127), np.float32(1e-9)).astype(np.float32)
+    steps = np.empty(weight.shape, dtype=np.int8)
+    rows = max(1, _SLICE_ELEMENTS // max(1, weight.shape[1]))
+    for start in range(0, len(weight), rows):
+        steps[start : start + rows] = np.clip(np.rint(weight[start : start + rows] / scales), -127, 127)
+    return FixedWeight(steps=steps, scales=scales[None], bits=8)
 
-    Changes ``model``.
 
-    The dequantised tensor keeps the name, so no reader changes.
+def weight_initializers(
+    store: TensorStore, name: str, make: Callable[[], FixedWeight]
+) -> tuple[list[onnx.TensorProto], onnx.NodeProto]:
+    """Integers, scales and zero points of the weight ``name``, and the DequantizeLinear that puts out ``name`` itself.
+
+    ``make`` is called unless the store has the weight.
     """
-    graph = model.graph
-    old = next(tensor for tensor in graph.initializer if tensor.name == name)
-    graph.initializer.remove(old)
-    n_blocks = len(weight.scales)
-    shape = weight.scales.shape if n_blocks > 1 else weight.scales.shape[1:]
-    graph.initializer.extend(
-        [
-            _integer_tensor(f"{name}_quantized", weight.steps, weight.bits),
-            helper.make_tensor(
-                f"{name}_scale", TensorProto.FLOAT, shape, weight.scales.astype("<f4").tobytes(), raw=True
-            ),
-            _integer_tensor(f"{name}_zero_point", np.zeros(shape, dtype=np.int8), weight.bits),
+    ends = ("quantized", "scale", "zero_point")
+    if f"{name}_quantized" in store:
+        tensors = [store.initializer(f"{name}_{end}", _known) for end in ends]
+    else:
+        weight = make()
+        scales = weight.scales if len(weight.scales) > 1 else weight.scales[0]
+        zeros = np.zeros(scales.shape, dtype=np.int8)
+        tensors = [
+            store.initializer(f"{name}_quantized", lambda: weight.steps, weight.bits),
+            store.initializer(f"{name}_scale", lambda: scales.astype("<f4")),
+            store.initializer(f"{name}_zero_point", lambda: zeros, weight.bits),
         ]
-    )
-    layout: dict[str, Any] = {"axis": 0, "block_size": weight.block} if n_blocks > 1 else {"axis": 1}
-    graph.node.insert(
-        0,
-        helper.make_node(
-            "DequantizeLinear",
-            [f"{name}_quantized", f"{name}_scale", f"{name}_zero_point"],
-            [name],
-            name=f"{name}_dequantize",
-            **layout,
-        ),
-    )
+    steps, scale = tensors[0].dims, tensors[1].dims
+    layout: dict[str, Any] = {"axis": 0, "block_size": steps[0] // scale[0]} if len(scale) == 2 else {"axis": 1}
+    inputs = [f"{name}_{end}" for end in ends]
+    return tensors, helper.make_node("DequantizeLinear", inputs, [name], name=f"{name}_dequantize", **layout)
 
 
-def _integer_tensor(name: str, steps: NDArray[np.int8], bits: int) -> onnx.TensorProto:
-    """Of four bits, two values a byte, the first in the low half."""
-    if bits == 8:
-        return numpy_helper.from_array(np.ascontiguousarray(steps), name)
-    nibbles = steps.reshape(-1).astype(np.uint8) & 0xF
-    if len(nibbles) % 2:
-        nibbles = np.append(nibbles, np.uint8(0))
-    packed = (nibbles[0::2] | (nibbles[1::2] << 4)).astype(np.uint8)
-    return helper.make_tensor(name, TensorProto.INT4, steps.shape, packed.tobytes(), raw=True)
+def _known() -> NDArray[Any]:
+    raise AssertionError("the store has it")

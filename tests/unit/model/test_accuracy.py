@@ -33,8 +33,8 @@ def leg(folder: Path, name: str, model: Any) -> tuple[Path, GraphSpec]:
 def measured(tiny_llama: Checkpoint, folder: Path, other: Any, windows: tuple[tuple[int, ...], ...] = (WINDOW,)) -> Any:
     plain = build_graph(tiny_llama, n_tokens=8, context_length=32)
     return measure_accuracy(
-        leg(folder, "fp32", plain),
-        leg(folder, "graph", other),
+        [leg(folder, "fp32", plain)],
+        [leg(folder, "graph", other)],
         Corpus(sha256="", windows=windows),
         tiny_llama.facts,
         context_length=32,

@@ -9,10 +9,11 @@ pytest.importorskip("onnx", reason="needs the prepare extra")
 
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from harness.model.gptq import gptq_round
-from harness.model.weights import FixedWeight, choose_scales, insert_weight, round_to_nearest
+from harness.model.storage import TensorStore
+from harness.model.weights import FixedWeight, choose_scales, per_channel, round_to_nearest, weight_initializers
 
 
 def a_weight(n_inputs: int = 64, n_outputs: int = 5) -> np.ndarray:
@@ -20,16 +21,16 @@ def a_weight(n_inputs: int = 64, n_outputs: int = 5) -> np.ndarray:
 
 
 def product(weight: FixedWeight, x: np.ndarray) -> np.ndarray:
-    """What onnxruntime computes from x and a weight carried as INT4."""
+    """What onnxruntime computes from x and a weight carried as integers."""
+    tensors, dequantize = weight_initializers(TensorStore(), "w", lambda: weight)
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [dequantize, helper.make_node("MatMul", ["x", "w"], ["y"])],
         "one",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (len(x), weight.steps.shape[1]))],
-        [numpy_helper.from_array(np.zeros(weight.steps.shape, np.float32), "w")],
+        tensors,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
-    insert_weight(model, "w", weight)
     onnx.checker.check_model(model)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": x})[0])
@@ -40,6 +41,16 @@ def test_a_weight_on_the_grid_is_kept_exactly() -> None:
     rounded = round_to_nearest(weight, None)
     assert rounded.steps.ravel().tolist() == [7, -3, 1, 0]
     assert rounded.scales.tolist() == [[0.5]]
+
+
+def test_eight_bits_put_the_largest_of_each_channel_at_127() -> None:
+    weight = np.array([[12.7, -0.254], [-6.35, 0.002]], dtype=np.float32)
+    rounded = per_channel(weight)
+    assert rounded.bits == 8
+    assert rounded.steps.tolist() == [[127, -127], [-64, 1]]  # -63.5 goes to the even one
+    assert rounded.scales.tolist() == [pytest.approx([0.1, 0.002])]
+    x = np.array([[1.0, 1.0]], dtype=np.float32)
+    assert product(rounded, x)[0].tolist() == pytest.approx([12.7 - 6.4, -0.252])
 
 
 def test_blocks_have_scales_of_their_own() -> None:

@@ -117,7 +117,7 @@ def test_only_the_attention_of_fp16attn_computes_in_float(floats: Float) -> None
         if node.op_type not in ("QuantizeLinear", "DequantizeLinear") and floating(node)
     ]
     assert plain == [f"layer{n}_{part}" for n in range(4) for part in ("scores", "masked_scores", "attention")]
-    assert made_by["attention_mask_real"].op_type == "DequantizeLinear"
+    assert made_by["attention_mask_DequantizeLinear_Output"].op_type == "DequantizeLinear"
 
 
 @pytest.mark.parametrize(("precision", "block"), [("w4a16", None), ("w4a16-b32", 32)])

@@ -148,7 +148,7 @@ def test_the_float_graph_is_left_as_it_was(tiny_llama: Checkpoint) -> None:
 
 def test_an_activation_without_a_range_is_named(tiny_llama: Checkpoint) -> None:
     model = build_graph(tiny_llama, n_tokens=1, context_length=16)
-    with pytest.raises(ModelError, match=r"embedding_out was not calibrated"):
+    with pytest.raises(ModelError, match=r"layer0_input_norm_out was not calibrated"):
         quantize_graph(
             model,
             dict.fromkeys(
