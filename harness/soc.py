@@ -32,7 +32,7 @@ class Precision(StrEnum):
 
 
 class KvPrecision(StrEnum):
-    """Keys and values: ``kvfp16`` goes with fp16; ``kv8`` is symmetric 8 bit, ``kv16`` asymmetric 16 bit."""
+    """Keys and values: ``kvfp16`` goes with fp16; ``kv8`` is symmetric 8 bit, ``kv16`` symmetric 16 bit."""
 
     KVFP16 = "kvfp16"
     KV8 = "kv8"

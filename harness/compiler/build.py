@@ -274,7 +274,7 @@ class Builder:
     def _quantise(self, fp32: Stage, text: CalibrationText, ranges: Mapping[str, Range], folder: Path) -> None:
         from harness.model.overrides import Laid, encodings_of, lay_over
         from harness.model.quantize import encoding_table, quantize_graph
-        from harness.model.quantized_io import to_kv8
+        from harness.model.quantized_io import with_cache
         from harness.model.storage import TensorStore, load_graph, save_graph
 
         facts, plan, scheme = self.checkpoint.facts, self.plan, SCHEMES[self.plan.precision]
@@ -306,8 +306,7 @@ class Builder:
                     if n_tokens == plan.prefill_tokens:
                         parts.append(model)
                     for kv in plan.kv_candidates:
-                        narrow = kv is KvPrecision.KV8 and scheme.activation_bits != 8
-                        candidate = to_kv8(model, facts.n_layers) if narrow else model
+                        candidate = model if scheme.activation_bits == 8 else with_cache(model, kv, facts.n_layers)
                         save_graph(folder / f"{self.graph_name(kv, n_tokens, shard)}.onnx", candidate)
         write_encodings(folder / ENCODINGS_NAME, encodings_of(prefill, laid.table, laid.floats, parts, folder))
         self._check_edges(folder)

@@ -18,6 +18,9 @@ RMSNORMS: Final = ("operator", "basic")
 WEIGHTS: Final = ("rtn", "gptq")
 KV8_MAX_COST: Final = 0.001
 """kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
+KV16_ARCH: Final = 73
+"""First HTP arch whose matrix product takes signed 16-bit keys and values: compiled and executed for soc 57, refused
+for soc 36 (v69). Unsigned ones, which v69 would take, it rounds to 8 bits inside: twice the cache for nothing."""
 KV_CHOICES: Final[Mapping[Precision, tuple[KvPrecision, ...]]] = MappingProxyType(
     {
         Precision.FP16: (KvPrecision.KVFP16,),
@@ -53,7 +56,11 @@ class Plan:
     @property
     def kv_candidates(self) -> tuple[KvPrecision, ...]:
         """What is built and measured: the one that was asked for, or all there is to choose from."""
-        return KV_CHOICES[self.precision] if self.kv is None else (self.kv,)
+        if self.kv is not None:
+            return (self.kv,)
+        return tuple(
+            kv for kv in KV_CHOICES[self.precision] if kv is not KvPrecision.KV16 or self.soc.htp_arch >= KV16_ARCH
+        )
 
 
 def check_plan(plan: Plan, facts: ModelFacts) -> None:
@@ -65,6 +72,13 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             found=plan.kv,
             expected=" or ".join(choices),
             next_step="leave --kv out to take the default",
+        )
+    if plan.kv is KvPrecision.KV16 and plan.soc.htp_arch < KV16_ARCH:
+        raise UserError(
+            f"{plan.kv} does not run on {plan.soc.marketing_name}",
+            found=f"HTP v{plan.soc.htp_arch}",
+            expected=f"HTP v{KV16_ARCH} or newer",
+            next_step=f"choose --kv {KvPrecision.KV8}",
         )
     if plan.weights not in WEIGHTS:
         raise UserError(
@@ -159,13 +173,13 @@ def kv8_cost(quality: tuple[PerplexityFigure, ...]) -> float | None:
 
 def choose_kv(plan: Plan, quality: tuple[PerplexityFigure, ...]) -> tuple[KvPrecision, str]:
     """The KV precision to build, and why."""
-    choices = KV_CHOICES[plan.precision]
+    choices = KV_CHOICES[plan.precision] if plan.kv is not None else plan.kv_candidates
     cost = kv8_cost(quality)
-    shown = "its cost in perplexity was not measured (no held-out text)"
+    shown = "the cost of kv8 against kv16 in perplexity was not measured"
     if cost is not None:
         shown = f"kv8 costs {cost:+.2%} perplexity against kv16"
     if len(choices) == 1:
-        return choices[0], "the only one for this precision"
+        return choices[0], "the only one for this precision and SoC"
     if plan.kv is not None:
         return plan.kv, f"as asked; {shown}"
     if cost is None:

@@ -70,7 +70,7 @@ class Encoding:
 def encoding_table(ranges: Mapping[str, Range], n_layers: int, scheme: Scheme) -> dict[str, Encoding]:
     """The encoding of every activation. ``ranges`` as calibrated on one graph; the table serves all.
 
-    Keys and values of 8-bit activations are symmetric from the start; those of 16 bits get so in ``to_kv8``.
+    Keys and values of 8-bit activations are symmetric from the start; those of 16 bits get so in ``with_cache``.
     """
     bits = scheme.activation_bits
     table = {name: seen.widened(scheme.range_headroom) for name, seen in ranges.items()}

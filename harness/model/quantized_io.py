@@ -1,19 +1,22 @@
-"""The 8-bit KV cache, by surgery on a finished QDQ graph; and the check of what stands at a graph's edges."""
+"""The symmetric KV cache, by surgery on a finished QDQ graph; and the check of what stands at a graph's edges."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from harness.errors import ModelError
 from harness.model.interface import past_key_in, past_key_out, past_value_in, past_value_out
 from harness.record.artifact import TensorSpec
+from harness.soc import KvPrecision
 
 _QUANTIZE, _DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-KV8_ZERO_POINT: Final = 128
 
 
 class _Wiring:
@@ -43,11 +46,30 @@ def _unexpected(tensor: str, found: str, expected: str) -> ModelError:
     return ModelError(f"{tensor} is in an unexpected place of the quantised graph", found=found, expected=expected)
 
 
-def to_kv8(model: onnx.ModelProto, n_layers: int) -> onnx.ModelProto:
-    """A copy whose keys and values are cached as uint8 around 128, scale = largest magnitude / 127 of the 16-bit range.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cache:
+    """The integers that keys and values are cached as."""
 
-    What this step computes is rounded to 16 bits first, then to 8: the pair becomes one conversion on the HTP. The
-    matrix products then read 16-bit activations against 8-bit keys and values, which the HTP computes most exactly.
+    element: type[np.uint8 | np.int16]
+    zero_point: int
+    largest: int
+    """Steps from the zero point to the largest magnitude."""
+
+
+CACHES: Final[Mapping[KvPrecision, _Cache]] = MappingProxyType(
+    {
+        KvPrecision.KV8: _Cache(element=np.uint8, zero_point=128, largest=127),
+        KvPrecision.KV16: _Cache(element=np.int16, zero_point=0, largest=32767),
+    }
+)
+
+
+def with_cache(model: onnx.ModelProto, kv: KvPrecision, n_layers: int) -> onnx.ModelProto:
+    """A copy of a graph with 16-bit activations whose keys and values are cached symmetrically: ``CACHES``.
+
+    What this step computes is rounded to unsigned 16 bits first, then to the cache's: the pair becomes one conversion
+    on the HTP. Its matrix products take 16-bit activations against such keys and values as they are; unsigned 16-bit
+    ones they would round to 8 bits first.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)
@@ -55,8 +77,8 @@ def to_kv8(model: onnx.ModelProto, n_layers: int) -> onnx.ModelProto:
     present = {value.name for value in graph.input}
     for layer in range(n_layers):
         if past_key_in(layer) in present:  # a shard has only its own layers
-            _narrow(graph, past_key_in(layer), past_key_out(layer))
-            _narrow(graph, past_value_in(layer), past_value_out(layer))
+            _narrow(graph, past_key_in(layer), past_key_out(layer), CACHES[kv])
+            _narrow(graph, past_value_in(layer), past_value_out(layer), CACHES[kv])
     used = {name for node in graph.node for name in node.input}
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
@@ -64,7 +86,7 @@ def to_kv8(model: onnx.ModelProto, n_layers: int) -> onnx.ModelProto:
     return result
 
 
-def _narrow(graph: onnx.GraphProto, past_in: str, past_out: str) -> None:
+def _narrow(graph: onnx.GraphProto, past_in: str, past_out: str, cache: _Cache) -> None:
     wiring = _Wiring(graph)
     constants = {tensor.name: tensor for tensor in graph.initializer}
     read_past = wiring.only_reader(past_in, _DEQUANTIZE)
@@ -75,21 +97,21 @@ def _narrow(graph: onnx.GraphProto, past_in: str, past_out: str) -> None:
     read_all = wiring.only_reader(write_all.output[0], _DEQUANTIZE)
     for value in (*graph.input, *graph.output):
         if value.name in (past_in, past_out):
-            value.type.tensor_type.elem_type = TensorProto.UINT8
+            value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(cache.element))
 
     scale16, zero16 = (float(numpy_helper.to_array(constants[name])) for name in write_new.input[1:3])
-    low, high = -zero16 * scale16, (65535 - zero16) * scale16
-    scale8, zero8 = f"{past_in}_scale8", f"{past_in}_zero_point8"
-    graph.initializer.append(numpy_helper.from_array(np.array(max(-low, high) / 127, np.float32), scale8))
-    graph.initializer.append(numpy_helper.from_array(np.array(KV8_ZERO_POINT, np.uint8), zero8))
+    magnitude = max(zero16, 65535 - zero16) * scale16
+    scale, zero = f"{past_in}_cache_scale", f"{past_in}_cache_zero_point"
+    graph.initializer.append(numpy_helper.from_array(np.array(magnitude / cache.largest, np.float32), scale))
+    graph.initializer.append(numpy_helper.from_array(np.array(cache.zero_point, cache.element), zero))
     for node in (read_past, read_new, write_all, read_all):
-        node.input[1], node.input[2] = scale8, zero8
+        node.input[1], node.input[2] = scale, zero
 
-    wide, real = f"{past_out}_16", f"{past_out}_16_real"
+    wide, real = f"{past_out}_wide", f"{past_out}_wide_real"
     write_new.output[0] = wide
     at = next(index for index, node in enumerate(graph.node) if node is write_new or node.name == write_new.name)
     graph.node.insert(at + 1, helper.make_node(_DEQUANTIZE, [wide, *write_new.input[1:3]], [real], name=real))
-    graph.node.insert(at + 2, helper.make_node(_QUANTIZE, [real, scale8, zero8], [past_out], name=f"{past_out}_8"))
+    graph.node.insert(at + 2, helper.make_node(_QUANTIZE, [real, scale, zero], [past_out], name=f"{past_out}_cache"))
 
 
 def _rename_reads(graph: onnx.GraphProto, old: str, new: str) -> None:

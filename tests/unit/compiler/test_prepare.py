@@ -50,7 +50,7 @@ def test_each_graph_is_one_node_on_the_htp_and_none_on_the_cpu(w8a16: Artifact, 
     [
         pytest.param("w8a8", "kv8", {"int32", "ufixed8"}, marks=pytest.mark.slow),
         pytest.param("w4a16", "kv8", {"int32", "ufixed16", "ufixed8"}, marks=pytest.mark.slow),
-        pytest.param("w8a16-fp16attn", "kv16", {"int32", "ufixed16"}, marks=pytest.mark.slow),
+        pytest.param("w8a16-fp16attn", "kv16", {"int32", "ufixed16", "sfixed16"}, marks=pytest.mark.slow),
         ("w8a16-fp16attn", "kv8", {"int32", "ufixed16", "ufixed8"}),
         ("w4a16-b32", "kv8", {"int32", "ufixed16", "ufixed8"}),
     ],
@@ -208,6 +208,47 @@ def test_ctrl_c_leaves_nothing_behind(prepare_small: Prepare, tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         prepare_small(tmp_path, precision=Precision.FP16, progress=interrupt)
     assert left_in(tmp_path) == []
+
+
+def test_an_interrupted_preparation_goes_on_with_the_stage_it_was_in(prepare_small: Prepare, tmp_path: Path) -> None:
+    def interrupt(line: str) -> None:
+        if line.startswith("compiling AR-1 "):
+            raise KeyboardInterrupt
+
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        prepare_small(tmp_path, precision=Precision.FP16, progress=interrupt)
+    damaged = next((tmp_path / ".stages").glob("float16-graphs-*")) / "graph.data"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
+    artifact = prepare_small(tmp_path, precision=Precision.FP16, progress=said.append)
+    resumed = [line.split(":")[0] for line in said if line.endswith("finished before, taken as it is")]
+    assert resumed == ["float32 graphs", "perplexity fp32", "perplexity kvfp16", "accuracy", "compile ar16"]
+    whole = prepare_small(tmp_path / "whole", precision=Precision.FP16)
+    assert artifact.manifest == whole.manifest
+    assert load_artifact(artifact.folder).manifest == whole.manifest
+
+
+def test_two_shards_generate_what_the_whole_model_generates(
+    w8a16: Artifact, prepare_small: Prepare, tmp_path: Path
+) -> None:
+    cut = prepare_small(tmp_path, shards=2)
+    assert [context.file for context in cut.manifest.contexts] == [
+        "ar16_shard1.bin",
+        "ar16_shard2.bin",
+        "ar1_shard1.bin",
+        "ar1_shard2.bin",
+    ]
+    assert cut.manifest.n_shards == 2
+    for n_tokens in (16, 1):
+        (_, first), (_, second) = cut.manifest.chain(n_tokens)
+        handed = {tensor.name: tensor for tensor in first.outputs}["layer1_after_feed_forward"]
+        assert handed in second.inputs
+    references = [load_reference(artifact, Leg.GRAPH).extend(PROMPT) for artifact in (w8a16, cut)]
+    assert np.array_equal(*references)
+    emulated = emulated_decoder(cut)
+    found, expected = emulated.real(emulated.extend(PROMPT)), emulated.real(references[1])
+    assert float(np.linalg.norm(found - expected) / np.linalg.norm(expected)) < 0.05
+    assert cut.manifest.accuracy == w8a16.manifest.accuracy
 
 
 def test_a_calibration_text_that_is_too_short_leaves_nothing_behind(prepare_small: Prepare, tmp_path: Path) -> None:

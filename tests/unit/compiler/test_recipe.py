@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from harness.compiler.recipe import Plan, check_plan, choose_kv, kv8_cost
+from harness.compiler.recipe import Plan, check_plan, choose_kv, kv8_cost, shard_cuts
 from harness.errors import UserError
 from harness.record.artifact import ModelFacts, PerplexityFigure
 from harness.soc import KvPrecision, Precision, find_soc
@@ -49,6 +50,38 @@ def figures(**perplexities: float) -> tuple[PerplexityFigure, ...]:
     )
 
 
+def llama_7b(**changes: Any) -> ModelFacts:
+    return replace(
+        FACTS,
+        n_layers=32,
+        hidden_size=4096,
+        intermediate_size=11008,
+        n_heads=32,
+        n_kv_heads=32,
+        head_dim=128,
+        vocab_size=32000,
+        max_context=4096,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(("precision", "kv", "n_shards"), [("w8a16", "kv8", 4), ("w4a16-b32", "kv8", 3)])
+def test_a_model_of_7b_is_cut_so_that_each_context_holds_at_most_2_gib(precision: str, kv: str, n_shards: int) -> None:
+    chosen = plan(precision=Precision(precision), kv=KvPrecision(kv), context_length=2048)
+    assert len(shard_cuts(chosen, llama_7b())) + 1 == n_shards
+
+
+def test_a_small_model_stays_whole_unless_asked() -> None:
+    assert shard_cuts(plan(), FACTS) == ()
+    assert shard_cuts(plan(shards=3), llama_7b()) != ()
+
+
+def test_only_archs_with_signed_16_bit_products_choose_between_caches() -> None:
+    assert plan().kv_candidates == (KvPrecision.KV16, KvPrecision.KV8)
+    assert plan(soc=find_soc("gen1")).kv_candidates == (KvPrecision.KV8,)
+    assert choose_kv(plan(soc=find_soc("gen1")), ())[0] is KvPrecision.KV8
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -62,6 +95,8 @@ def figures(**perplexities: float) -> tuple[PerplexityFigure, ...]:
         ({"precision": Precision.FP16, "soc": find_soc("gen1")}, "fp16 does not run on Snapdragon 8 Gen 1"),
         ({"precision": Precision.W4A16_B32, "soc": find_soc("sd888")}, "w4a16-b32 does not run on Snapdragon 888"),
         ({"precision": Precision.W8A8, "kv": KvPrecision.KV16}, "KV precision kv16 does not go with w8a8"),
+        ({"kv": KvPrecision.KV16, "soc": find_soc("gen1")}, "kv16 does not run on Snapdragon 8 Gen 1; found: HTP v69"),
+        ({"shards": 2}, "some-model cannot be cut into so many shards; found: 2; expected: 1 to 1, its layers"),
         ({"weights": "awq"}, "found: awq; expected: rtn or gptq"),
         ({"weights": "gptq"}, "gptq does not go with w8a16"),
     ],

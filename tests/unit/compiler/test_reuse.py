@@ -105,7 +105,7 @@ def test_a_kv_precision_that_was_asked_for_is_not_served_from_another(
     kv16 = prepare_small(tmp_path, kv=KvPrecision.KV16)
     _, graph = kv16.manifest.graph(1)
     assert kv16.folder.name == "tiny-llama-w8a16-kv16-SM8650"
-    assert {str(t.dtype) for t in graph.inputs if t.name.startswith("past_")} == {"ufixed16"}
+    assert {str(t.dtype) for t in graph.inputs if t.name.startswith("past_")} == {"sfixed16"}
 
     def found(kv: KvPrecision | None) -> Artifact | None:
         return find_reusable(**question_about(kv16, replace(PLAN, precision=Precision.W8A16, kv=kv), heldout))

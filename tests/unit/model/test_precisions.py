@@ -23,9 +23,9 @@ from harness.model.gptq import gptq_weights
 from harness.model.graph import build_graph
 from harness.model.io_specs import io_specs
 from harness.model.quantize import encoding_table, four_bit_names, four_bit_weights, quantize_graph
-from harness.model.quantized_io import check_quantized_io, to_kv8
+from harness.model.quantized_io import check_quantized_io, with_cache
 from harness.model.recipes import SCHEMES
-from harness.soc import Precision
+from harness.soc import KvPrecision, Precision
 
 CONTEXT, CHUNK = 256, 64
 FP32 = 11.5275
@@ -75,7 +75,7 @@ def test_a_precision_costs_no_more_perplexity_than_its_limit(
 ) -> None:
     model = quantized(floats, Precision(precision))
     if precision != "w8a8":
-        model = to_kv8(model, 4)
+        model = with_cache(model, KvPrecision.KV8, 4)
     check_quantized_io(*io_specs(model), 4)
     found = perplexity(floats, model, SCHEMES[Precision(precision)].mask_value)
     assert -0.2 < 100 * (found / FP32 - 1) < at_most_percent

@@ -23,9 +23,9 @@ from harness.model.calibrate import CalibrationText, Range, collect_ranges
 from harness.model.graph import RmsNorm, build_graph
 from harness.model.io_specs import io_specs
 from harness.model.quantize import Encoding, encoding_table, quantize_graph
-from harness.model.quantized_io import check_quantized_io, to_kv8
+from harness.model.quantized_io import check_quantized_io, with_cache
 from harness.model.recipes import SCHEMES
-from harness.soc import Precision
+from harness.soc import KvPrecision, Precision
 
 W8A16 = SCHEMES[Precision.W8A16]
 CONTEXT = 256
@@ -48,8 +48,11 @@ def quantized(tiny_llama: Checkpoint, request: pytest.FixtureRequest) -> Quantiz
     floats = {n: build_graph(tiny_llama, n_tokens=n, context_length=CONTEXT, rmsnorm=request.param) for n in (CHUNK, 1)}
     ranges = collect_ranges(floats[CHUNK], text, tiny_llama.facts, context_length=CONTEXT, mask_value=-100.0)
     table = encoding_table(ranges, tiny_llama.facts.n_layers, W8A16)
-    kv16 = {n: quantize_graph(model, table, W8A16) for n, model in floats.items()}
-    return Quantized(table=table, kv16=kv16, kv8={n: to_kv8(model, 4) for n, model in kv16.items()})
+    wide = {n: quantize_graph(model, table, W8A16) for n, model in floats.items()}
+    kv16 = {n: with_cache(model, KvPrecision.KV16, 4) for n, model in wide.items()}
+    return Quantized(
+        table=table, kv16=kv16, kv8={n: with_cache(model, KvPrecision.KV8, 4) for n, model in wide.items()}
+    )
 
 
 def tensors(model: Any) -> dict[str, TensorSpec]:
@@ -77,7 +80,7 @@ def perplexity_of_8_windows(models: Mapping[int, Any], checkpoint: Checkpoint) -
 def test_no_graph_input_or_output_is_a_float(quantized: Quantized, kv: str) -> None:
     for model in getattr(quantized, kv).values():
         found = {tensor.name: str(tensor.dtype) for tensor in tensors(model).values()}
-        cache = "ufixed8" if kv == "kv8" else "ufixed16"
+        cache = "ufixed8" if kv == "kv8" else "sfixed16"
         assert found.pop("input_ids") == "int32"
         assert {dtype for name, dtype in found.items() if name.startswith("past_")} == {cache}
         assert {dtype for name, dtype in found.items() if not name.startswith("past_")} == {"ufixed16"}
@@ -99,13 +102,13 @@ def test_each_key_and_value_leaves_as_it_is_read_back(quantized: Quantized, kv: 
             assert encoding(found[f"past_{kind}_{layer}_in"]) == encoding(found[f"past_{kind}_{layer}_out"])
 
 
-def test_kv8_is_symmetric_and_covers_the_16_bit_range(quantized: Quantized) -> None:
-    wide, narrow = (tensors(models[1])["past_key_0_in"] for models in (quantized.kv16, quantized.kv8))
-    assert wide.scale is not None
-    assert wide.zero_point is not None
-    largest = max(wide.zero_point, 65535 - wide.zero_point) * wide.scale
-    assert narrow.zero_point == 128
-    assert narrow.scale == pytest.approx(largest / 127)
+def test_both_caches_are_symmetric_and_cover_the_calibrated_range(quantized: Quantized) -> None:
+    made = quantized.table["past_key_0_out"]
+    largest = max(made.zero_point, 65535 - made.zero_point) * made.scale
+    for models, zero_point, steps in ((quantized.kv8, 128, 127), (quantized.kv16, 0, 32767)):
+        found = tensors(models[1])["past_key_0_in"]
+        assert found.zero_point == zero_point
+        assert found.scale == pytest.approx(largest / steps)
 
 
 def test_weights_are_int8_symmetric_per_output_channel(quantized: Quantized) -> None:
