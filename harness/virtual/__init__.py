@@ -7,12 +7,13 @@ come from a small model: nothing read from them is a measurement.
 
 from .android_tools import AndroidTools, fetch_android_tools, find_android_tools
 from .daemon import LabStatus, PhoneStatus, default_state_dir, start_daemon, status, stop_daemon
+from .isolation import Isolation, probe_sandbox
 from .lab import PhoneSpec, VirtualLab, VirtualPhone
 from .profile import profile_markers
-from .sandbox import probe_sandbox
 
 __all__ = [
     "AndroidTools",
+    "Isolation",
     "LabStatus",
     "PhoneSpec",
     "PhoneStatus",

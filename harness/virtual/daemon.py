@@ -39,6 +39,9 @@ class LabStatus:
     pid: int | None = None
     adb_host: str = ADB_HOST
     adb_port: int | None = None
+    isolation: str | None = None
+    reduction: str | None = None
+    """What is less isolated than with namespaces, and why; None if nothing is."""
     phones: tuple[PhoneStatus, ...] = ()
 
 
@@ -82,6 +85,8 @@ def status(state_dir: Path) -> LabStatus:
         running=True,
         pid=described["pid"],
         adb_port=described["adb_port"],
+        isolation=described["isolation"],
+        reduction=described["reduction"],
         phones=tuple(PhoneStatus(**phone) for phone in described["phones"]),
     )
 

@@ -19,15 +19,17 @@ from harness.errors import HostError, InfraError, UserError
 
 from .adb_server import ask, device_state
 from .android_tools import AndroidTools
+from .isolation import Isolation, Sandbox, phone_command
 from .profile import Profile
-from .root import PhoneIdentity, build_root, prepare_boot
-from .sandbox import Interpreter, Sandbox, phone_command
+from .root import PhoneIdentity, build_root, empty_storage, prepare_boot
+from .sandbox import Interpreter
 
 _LOG = logging.getLogger(__name__)
 _READY_TIMEOUT_S = 60.0
 _ONLINE_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 20.0
 _POLL_S = 0.05
+_TRACER_END_S = 10.0
 _POWER_OFF_S = 0.5
 """How long a rebooting phone is off at least; adb must see it go."""
 
@@ -83,7 +85,11 @@ class Device:
 
     async def create(self) -> None:
         """Build the root folder, boot, and come online."""
-        identity = PhoneIdentity(serial=self.serial, network="none" if self._host.sandbox.own_network else "host")
+        identity = PhoneIdentity(
+            serial=self.serial,
+            network="none" if self._host.sandbox.own_network else "host",
+            isolation=self._host.sandbox.isolation.value,
+        )
         root = self._folder / "root"
         await asyncio.to_thread(build_root, root, self._profile, identity, self._host.tools, self._host.interpreter)
         async with self._changing:
@@ -131,6 +137,8 @@ class Device:
     async def _boot(self) -> None:
         root = self._folder / "root"
         self.boot_id = await asyncio.to_thread(prepare_boot, root)
+        if self._storage_bytes is not None and self._host.sandbox.isolation is Isolation.PATHS:
+            await asyncio.to_thread(empty_storage, root)
         ours, theirs = socket.socketpair()
         listener = _bound(self._address)
         log_path = self._folder / "adbd.log"
@@ -210,9 +218,7 @@ class Device:
             self._listening = None
         process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await end_process(process, self._host.sandbox.isolation)
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -239,6 +245,19 @@ class Device:
             await self.reboot()
         except (HostError, InfraError):
             _LOG.exception("phone %s did not come back", self.serial)
+
+
+async def end_process(process: asyncio.subprocess.Process, isolation: Isolation) -> None:
+    """Returns when nothing that it started runs any more. A killed bwrap waits for its namespace; a tracer ends what it
+    traces, and waits for that, when it is asked to."""
+    if isolation is Isolation.PATHS:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _TRACER_END_S)
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

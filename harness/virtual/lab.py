@@ -113,7 +113,10 @@ class VirtualLab:
         self._state_dir = state_dir
         self._supervisor = supervisor
         self.adb_host = ADB_HOST
-        self.adb_port: int = control.request(state_dir, {"op": "list"})["adb_port"]
+        described = control.request(state_dir, {"op": "list"})
+        self.adb_port: int = described["adb_port"]
+        self.isolation: str = described["isolation"]
+        self.reduction: str | None = described["reduction"]
         self.phones: tuple[VirtualPhone, ...] = ()
 
     @classmethod

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import uuid
@@ -51,10 +52,11 @@ _ETC = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneIdentity:
-    """``network`` is ``none`` or, where the host refuses a network namespace, ``host``."""
+    """``network`` is ``none`` or, where the host refuses a network namespace, ``host``; ``isolation``: isolation.py."""
 
     serial: str
     network: str
+    isolation: str
 
 
 def build_root(
@@ -102,6 +104,16 @@ def prepare_boot(folder: Path) -> str:
     return boot_id
 
 
+def empty_storage(folder: Path) -> None:
+    """``/data/local/tmp`` as a memory file system is after a reboot."""
+    temporary = folder / "data/local/tmp"
+    for path, _, _ in os.walk(temporary):
+        Path(path).chmod(0o700)
+    shutil.rmtree(temporary)
+    temporary.mkdir()
+    temporary.chmod(0o771)
+
+
 def _properties(profile: Profile, identity: PhoneIdentity, shell: str, toolset: str) -> dict[str, str]:
     device = f"vdev_{profile.soc.marker}"
     build = f"VDEV.{profile.security_patch.replace('-', '')[2:]}.001"
@@ -143,6 +155,7 @@ def _properties(profile: Profile, identity: PhoneIdentity, shell: str, toolset: 
         "ro.product.name": device,
         "ro.secure": "1",
         "ro.serialno": identity.serial,
+        "ro.snapgate.isolation": identity.isolation,
         "ro.snapgate.network": identity.network,
         "ro.snapgate.shell": shell,
         "ro.snapgate.tools": toolset,

@@ -1,15 +1,16 @@
-"""bubblewrap: where it is, whether this host lets it make namespaces, and the command lines that use it."""
+"""bubblewrap: where it is, whether this host lets it make namespaces, and the command lines that use it.
+
+Also the interpreter that a phone's daemon runs on, whatever isolates the phone.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from harness.errors import HostError
 
 _PROBE_TIMEOUT_S = 20
 _PYTHON_MOUNT = Path("/apex/com.snapgate.python")
-_ADBD_MOUNT = Path("/apex/com.snapgate.adbd")
-_ADBD_PACKAGE = Path(__file__).with_name("adbd")
-_SYSTEM_FOLDERS = ("lib", "lib32", "lib64", "libx32")
+ADBD_MOUNT = Path("/apex/com.snapgate.adbd")
+ADBD_PACKAGE = Path(__file__).with_name("adbd")
+SYSTEM_FOLDERS = ("lib", "lib32", "lib64", "libx32")
 """Beside ``/usr``; links into it on current systems, folders of their own on older ones."""
 
 
@@ -50,7 +51,7 @@ class Interpreter:
     home: Path | None
 
     def environment(self) -> dict[str, str]:
-        found = {"PYTHONPATH": str(_ADBD_MOUNT)}
+        found = {"PYTHONPATH": str(ADBD_MOUNT)}
         if self.home is not None:
             found |= {"PYTHONHOME": str(self.home), "LD_LIBRARY_PATH": str(self.home / "lib")}
         return found
@@ -81,29 +82,17 @@ def find_interpreter() -> Interpreter:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
-    """What this host allows, found by trying."""
+def probe_namespaces() -> tuple[Path, bool]:
+    """bubblewrap, and whether a phone may have a network of its own, by making its namespaces around ``true``.
 
-    bubblewrap: Path
-    own_network: bool
-
-
-def probe_sandbox() -> Sandbox:
-    """Make the phone's namespaces once around ``true``. Raises HostError naming what forbids it and what permits it."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        raise HostError(
-            "virtual phones cannot run on this host",
-            found=f"{sys.platform} on {platform.machine()}",
-            expected="Linux on x86_64",
-            next_step="use an attached phone, or an x86-64 Linux host",
-        )
+    Raises HostError naming what forbids them and what permits them.
+    """
     bubblewrap = find_bubblewrap()
     message = ""
     for own_network in (True, False):
         message = _try(bubblewrap, own_network=own_network)
         if not message:
-            return Sandbox(bubblewrap=bubblewrap, own_network=own_network)
+            return bubblewrap, own_network
     raise explain_refusal(bubblewrap, message, _kernel_settings())
 
 
@@ -187,7 +176,7 @@ def _namespaces(*, own_network: bool) -> list[str]:
 
 def _host_system() -> list[str]:
     arguments = ["--ro-bind", "/usr", "/usr"]
-    for name in _SYSTEM_FOLDERS:
+    for name in SYSTEM_FOLDERS:
         path = Path("/", name)
         if path.is_symlink():
             arguments += ["--symlink", str(path.readlink()), str(path)]
@@ -196,21 +185,15 @@ def _host_system() -> list[str]:
     return arguments
 
 
-def phone_command(
-    sandbox: Sandbox,
-    interpreter: Interpreter,
-    folder: Path,
-    *,
-    storage_bytes: int | None,
-    listen_fd: int,
-    control_fd: int,
+def phone_arguments(
+    bubblewrap: Path, interpreter: Interpreter, folder: Path, storage_bytes: int | None, own_network: bool
 ) -> list[str]:
-    """The command line of a phone whose root folder is ``folder``; the two descriptors must be inheritable."""
-    arguments = [str(sandbox.bubblewrap), *_namespaces(own_network=sandbox.own_network)]
+    """bwrap's command line up to the program, for a phone whose root folder is ``folder``."""
+    arguments = [str(bubblewrap), *_namespaces(own_network=own_network)]
     arguments += ["--uid", "2000", "--gid", "2000", "--hostname", "localhost", *_host_system()]
     for source, target in interpreter.mounts:
         arguments += ["--ro-bind", str(source), str(target)]
-    arguments += ["--ro-bind", str(_ADBD_PACKAGE), str(_ADBD_MOUNT / "adbd")]
+    arguments += ["--ro-bind", str(ADBD_PACKAGE), str(ADBD_MOUNT / "adbd")]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     for name in ("system", "vendor"):
         arguments += ["--ro-bind", str(folder / name), f"/{name}"]
@@ -222,28 +205,11 @@ def phone_command(
     arguments += ["--bind", str(folder / "storage"), "/storage", "--bind", str(folder / "data"), "/data"]
     if storage_bytes is not None:
         arguments += ["--perms", "0771", "--size", str(storage_bytes), "--tmpfs", "/data/local/tmp"]
-    arguments += ["--remount-ro", "/", "--chdir", "/"]
-    for name, value in interpreter.environment().items():
-        arguments += ["--setenv", name, value]
-    arguments += ["--", *interpreter.arguments(), "-m", "adbd"]
-    return [*arguments, "--listen-fd", str(listen_fd), "--control-fd", str(control_fd)]
+    return [*arguments, "--remount-ro", "/", "--chdir", "/"]
 
 
-def adb_server_command(sandbox: Sandbox, adb: Path, home: Path, arguments: Sequence[str]) -> list[str]:
-    """adb alone with the system's libraries: no ``/dev/bus/usb``, no user's home, and it ends with its parent."""
+def adb_server_arguments(bubblewrap: Path, adb: Path, home: Path) -> list[str]:
     namespaces = [word for word in _namespaces(own_network=False) if word != "--as-pid-1"]
-    command = [str(sandbox.bubblewrap), *namespaces, *_host_system(), "--proc", "/proc", "--dev", "/dev"]
-    command += ["--ro-bind", str(adb), "/adb", "--bind", str(home), "/home", "--tmpfs", "/tmp", "--chdir", "/home"]  # noqa: S108
-    settings = {
-        "HOME": "/home",
-        "ANDROID_USER_HOME": "/home",
-        "ADB_USB": "0",
-        "ADB_MDNS": "0",
-        "ADB_MDNS_AUTO_CONNECT": "0",
-        # One below the first port that a scan for emulators would try.
-        "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553",
-        "ADB_REJECT_KILL_SERVER": "1",
-    }
-    for name, value in settings.items():
-        command += ["--setenv", name, value]
-    return [*command, "--", "/adb", *arguments]
+    command = [str(bubblewrap), *namespaces, *_host_system(), "--proc", "/proc", "--dev", "/dev"]
+    command += ["--ro-bind", str(adb), "/adb", "--bind", str(home), "/home", "--tmpfs", "/tmp"]  # noqa: S108
+    return [*command, "--chdir", "/home"]

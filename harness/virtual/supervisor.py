@@ -1,7 +1,8 @@
 """``python -m harness.virtual.supervisor``: owns the private adb server and the phones, and ends them all.
 
 It runs until told to stop, until SIGTERM, or until the process given as ``--owner`` is gone. Should it be killed
-itself, the kernel kills the phones and the adb server with it (bubblewrap's ``--die-with-parent``).
+itself, the kernel kills the phones and the adb server with it (their parent-death signal; all that a phone runs ends
+with its pid namespace or its tracer).
 
 State folder: ``supervisor.lock`` (held while it lives), ``control.sock``, ``lab.json``, ``supervisor.log``,
 ``adb-server.log``, ``adb-home/`` (the private key), ``phones/<serial>/``.
@@ -28,9 +29,10 @@ from harness.errors import HostError, InfraError, SnapGateError, UserError
 from .adb_server import ask, find_adb
 from .android_tools import find_android_tools
 from .control import LOCK_NAME, SOCKET_NAME, encode_error
-from .device import Device, Host, remove_tree
+from .device import Device, Host, end_process, remove_tree
+from .isolation import Isolation, adb_server_command, probe_sandbox
 from .profile import load_profile
-from .sandbox import adb_server_command, check_place, find_interpreter, probe_sandbox
+from .sandbox import check_place, find_interpreter
 
 _LOG = logging.getLogger(__name__)
 _ADB_START_TIMEOUT_S = 60.0
@@ -46,6 +48,7 @@ class Supervisor:
         self._state_dir = state_dir
         self._devices: dict[str, Device] = {}
         self._adb: asyncio.subprocess.Process | None = None
+        self._adb_isolation = Isolation.NAMESPACES
         self._host: Host | None = None
         self._server: asyncio.Server | None = None
         self._adding = asyncio.Lock()
@@ -56,6 +59,9 @@ class Supervisor:
         await asyncio.to_thread(remove_tree, self._state_dir / "phones")
         (self._state_dir / "phones").mkdir()
         sandbox = await asyncio.to_thread(probe_sandbox)
+        if sandbox.reduction is not None:
+            _LOG.warning("%s", sandbox.reduction)
+        self._adb_isolation = sandbox.isolation
         interpreter = find_interpreter()
         tools = find_android_tools()
         home = self._state_dir / "adb-home"
@@ -105,9 +111,7 @@ class Supervisor:
         await asyncio.gather(*(device.remove() for device in self._devices.values()), return_exceptions=True)
         self._devices.clear()
         if self._adb is not None and self._adb.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._adb.kill()
-            await self._adb.wait()
+            await end_process(self._adb, self._adb_isolation)
         for name in (SOCKET_NAME, "lab.json"):
             (self._state_dir / name).unlink(missing_ok=True)
         await asyncio.to_thread(remove_tree, self._state_dir / "phones")
@@ -155,6 +159,8 @@ class Supervisor:
         return {
             "pid": os.getpid(),
             "adb_port": self._host.adb_port,
+            "isolation": self._host.sandbox.isolation.value,
+            "reduction": self._host.sandbox.reduction,
             "adb_alive": self._adb is not None and self._adb.returncode is None,
             "phones": [device.describe() for device in self._devices.values()],
         }
@@ -172,6 +178,8 @@ class Supervisor:
     async def _add(self, wanted: list[dict[str, Any]], progress: Callable[[str], None]) -> list[dict[str, Any]]:
         if self._host is None:
             raise HostError("the supervisor is not ready")
+        if self._host.sandbox.reduction is not None and not self._devices:
+            progress(self._host.sandbox.reduction)
         async with self._adding:
             new: list[Device] = []
             for entry in wanted:

@@ -18,7 +18,7 @@ PYTHON = Interpreter(program=Path("/usr/bin/python3"), mounts=(), home=None)
 
 def _build(folder: Path, marker: str, tools: AndroidTools = NO_TOOLS) -> dict[str, str]:
     """A built root's properties."""
-    identity = PhoneIdentity(serial="VDEVTEST", network="none")
+    identity = PhoneIdentity(serial="VDEVTEST", network="none", isolation="namespaces")
     build_root(folder, load_profile(marker), identity, tools, PYTHON)
     prepare_boot(folder)
     return dict(line.split("=", 1) for line in (folder / "vdev/props").read_text().splitlines())
@@ -65,6 +65,7 @@ def test_a_root_names_its_soc_and_says_it_is_virtual(tmp_path: Path, marker: str
     assert (props["ro.soc.model"], props["ro.board.platform"]) == (part, platform)
     assert props["ro.serialno"] == "VDEVTEST"
     assert props["ro.snapgate.virtual"] == "1"
+    assert (props["ro.snapgate.isolation"], props["ro.snapgate.network"]) == ("namespaces", "none")
     assert props["ro.product.manufacturer"] == "SnapGate Virtual"
     assert props["ro.build.fingerprint"].startswith(f"SnapGate/vdev_{marker}/vdev_{marker}:")
 

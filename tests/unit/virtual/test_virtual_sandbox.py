@@ -12,7 +12,8 @@ from harness.virtual.adbd.faults import FaultList
 from harness.virtual.adbd.shell import ShellRequest, parse_shell_service
 from harness.virtual.control import decode_error, encode_error
 from harness.virtual.daemon import default_state_dir
-from harness.virtual.sandbox import Interpreter, Sandbox, explain_refusal, find_interpreter, phone_command
+from harness.virtual.isolation import Isolation, Sandbox, phone_command
+from harness.virtual.sandbox import Interpreter, explain_refusal, find_interpreter
 
 BWRAP = Path("/opt/bwrap")
 
@@ -60,7 +61,7 @@ def test_a_phone_sees_of_the_host_only_usr_the_interpreter_and_its_own_folder() 
         home=Path("/apex/com.snapgate.python"),
     )
     command = phone_command(
-        Sandbox(bubblewrap=BWRAP, own_network=True),
+        Sandbox(isolation=Isolation.NAMESPACES, program=BWRAP, own_network=True),
         interpreter,
         Path("/state/root"),
         storage_bytes=None,
@@ -76,7 +77,7 @@ def test_a_phone_sees_of_the_host_only_usr_the_interpreter_and_its_own_folder() 
 
 def test_a_size_makes_the_phones_storage_a_file_system_of_that_size() -> None:
     command = phone_command(
-        Sandbox(bubblewrap=BWRAP, own_network=False),
+        Sandbox(isolation=Isolation.NAMESPACES, program=BWRAP, own_network=False),
         find_interpreter(),
         Path("/r"),
         storage_bytes=4096,

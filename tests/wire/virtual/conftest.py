@@ -11,11 +11,27 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HostError
-from harness.virtual import PhoneSpec, VirtualLab, VirtualPhone, probe_sandbox
+from harness.virtual import Isolation, PhoneSpec, VirtualLab, VirtualPhone, probe_sandbox
 from harness.virtual.adb_server import find_adb
 
 SMALL_STORAGE = 48 * 1024 * 1024
 TIMEOUT_S = 60
+
+
+QUICK = frozenset({"test_virtual_files", "test_virtual_listing", "test_virtual_shell"})
+"""Modules that `make test` runs with both isolations, the others with the host's default only."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        chosen = (
+            item.callspec.params.get("isolation")
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else None
+        )
+        if chosen is Isolation.PATHS and item.path.stem not in QUICK and item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +69,24 @@ class Adb:
         return done.stdout.decode()
 
 
-@pytest.fixture(scope="session")
-def namespaces() -> None:
-    try:
-        probe_sandbox()
-    except HostError as exc:
-        pytest.skip(str(exc))
+@pytest.fixture(scope="module", params=list(Isolation))
+def isolation(request: pytest.FixtureRequest) -> Iterator[Isolation]:
+    """Every phone that is started meanwhile is isolated this way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SNAPGATE_ISOLATION", request.param)
+        try:
+            probe_sandbox()
+        except HostError as exc:
+            pytest.skip(str(exc))
+        yield request.param
 
 
 @pytest.fixture(scope="module")
-def lab(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
+def lab(isolation: Isolation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
     """A gen3 with the host's disk, and an elite with 48 MiB of its own."""
     specs = [PhoneSpec(marker="gen3"), PhoneSpec(marker="elite", storage_bytes=SMALL_STORAGE)]
     with VirtualLab.start(tmp_path_factory.mktemp("lab"), specs) as started:
+        assert started.isolation == isolation
         yield started
 
 

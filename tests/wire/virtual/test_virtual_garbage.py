@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
@@ -126,7 +127,9 @@ def test_random_bytes_and_random_frames_never_bring_the_phone_down(phone: Virtua
         data += chance.randbytes(chance.randrange(64))
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            # The phone may have dropped the connection already.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
     assert adb.shell("echo alive") == "alive\n"
     assert len(adb.shell("ls /proc/1/fd").split()) < 40
 

@@ -20,7 +20,7 @@ from harness.errors import HostError, UserError
 from harness.virtual import PhoneSpec, VirtualLab, start_daemon, status, stop_daemon
 from harness.virtual.adb_server import find_adb
 
-pytestmark = [pytest.mark.lane("virtual"), pytest.mark.usefixtures("namespaces")]
+pytestmark = [pytest.mark.lane("virtual"), pytest.mark.usefixtures("isolation")]
 
 
 def _family(pid: int) -> list[psutil.Process]:
@@ -171,29 +171,6 @@ def _python_for_everybody() -> str:
         if done.returncode == 0:
             return python
     pytest.skip("no Python 3.11 that an ordinary user can run, or a checkout that only root can read")
-
-
-def test_a_host_that_forbids_namespaces_is_told_what_permits_them(tmp_path: Path) -> None:
-    """A user namespace that allows no further ones, with no capability left, is such a host."""
-    code = (
-        "import sys; from pathlib import Path; from harness.virtual import PhoneSpec, VirtualLab\n"
-        "VirtualLab.start(Path(sys.argv[1]), [PhoneSpec()])"
-    )
-    script = (
-        "echo 0 > /proc/sys/user/max_user_namespaces &&"
-        ' exec setpriv --bounding-set -all --inh-caps -all --no-new-privs "$0" -c "$1" "$2"'
-    )
-    done = subprocess.run(
-        ["unshare", "-Ur", "sh", "-c", script, sys.executable, code, str(tmp_path / "lab")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    message = done.stderr.strip().splitlines()[-1]
-    assert "HostError: virtual phones cannot be isolated on this host" in message
-    assert "user.max_user_namespaces = 0" in message
-    assert "sudo sysctl -w user.max_user_namespaces=15000" in message
 
 
 def test_a_state_folder_where_no_program_may_run_is_refused(tmp_path: Path) -> None:
