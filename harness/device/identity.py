@@ -18,6 +18,7 @@ from harness.record.run import DeviceFacts
 from harness.soc import BY_PART, SOCS
 
 VIRTUAL_MARK: Final = "ro.snapgate.virtual"
+ISOLATION_MARK: Final = "ro.snapgate.isolation"
 
 _PROPERTY: Final = re.compile(r"\[([^\]]+)\]: \[(.*)")
 _MAX_VALUE: Final = 4096
@@ -125,6 +126,7 @@ def facts_from(text: str, transport: str) -> tuple[DeviceFacts, str | None]:
         ram_bytes=int(memory[1]) * 1024 if memory else None,
         boot_id=printable(sections.get("boot_id", ""), 64),
         virtual=properties.get(VIRTUAL_MARK, "") == "1",
+        isolation=properties.get(ISOLATION_MARK) or None,
     )
     if not properties:
         return facts, "getprop gave no properties"
