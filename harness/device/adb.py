@@ -9,76 +9,38 @@ killed or restarted from here: it may belong to somebody else.
 from __future__ import annotations
 
 import contextlib
-import re
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from adbutils import AdbConnection, AdbError
+from adbutils import AdbError
 from adbutils.errors import AdbTimeout
 
 from harness.device import sync
-from harness.device.faults import fault, storage_fault
+from harness.device.faults import command_fault, fault
+from harness.device.progress import Progress
+from harness.device.server import Attached, ServerConnection, parse_devices
 from harness.device.shell import LineSplitter, Patience, ShellResult, converse, new_nonce, quote, with_sentinel
 from harness.device.text import printable
-from harness.errors import DeadlineError, HostError, InfraError, PhoneLostError, PhoneStorageError, TransferError
+from harness.errors import DeadlineError, HostError, InfraError, PhoneLostError, TransferError
 from harness.record.artifact import sha256_of
 
-_STATES: Final = (
-    "device|offline|unauthorized|authorizing|connecting|recovery|sideload|bootloader|rescue|host|detached"
-    "|no permissions"
-)
-_DEVICE_LINE: Final = re.compile(rf"(?P<transport>\(no serial number\)|\S+)\s+(?P<state>{_STATES})\b(?P<rest>.*)")
-_CONNECT_S: Final = 5.0
 _STUCK_S: Final = 5.0
 _COMMAND_LIMIT: Final = 32 * 1024
 _TRANSFER_STALL_S: Final = 30.0
 _SLOWEST_BYTES_PER_S: Final = 512 * 1024
+_SLOWEST_HASH_BYTES_PER_S: Final = 8 * 1024 * 1024
+_FINISH: Final = """
+h=$(sha256sum "$1") || exit 1
+echo "$h"
+case "$h" in "$2 "*) chmod "$3" "$1" && mv -f "$1" "$4";; esac
+"""
 
 
 def _no_progress(_: str) -> None:
     pass
-
-
-class _Connection(AdbConnection):  # type: ignore[misc]
-    """Connects once. adbutils itself would start a server where nobody answers, and leave a socket open."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
-        super().__init__(host, port)
-
-    def _safe_connect(self) -> socket.socket:
-        connected = socket.create_connection(self._address, timeout=_CONNECT_S)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connected
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
-    """One line of ``adb devices -l``. ``transport`` is adb's name for the connection, not an identity."""
-
-    transport: str
-    state: str
-    detail: str
-
-
-def parse_devices(text: str) -> tuple[Attached, ...]:
-    """The devices of a ``devices-l`` answer. Daemon and version noise is passed over."""
-    found = []
-    for line in text.splitlines():
-        match = _DEVICE_LINE.fullmatch(line.strip())
-        if match is not None:
-            found.append(
-                Attached(
-                    transport=printable(match["transport"]),
-                    state=match["state"],
-                    detail=printable(match["rest"]),
-                )
-            )
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +53,7 @@ class Adb:
     def connect(self, timeout_s: float = 10.0) -> Any:
         """A fresh connection to the server, which the caller closes."""
         try:
-            connection = _Connection(self.host, self.port)
+            connection = ServerConnection(self.host, self.port)
         except (AdbError, OSError) as exc:
             raise HostError(
                 f"no adb server at {self.host}:{self.port}",
@@ -228,26 +190,60 @@ class AdbDevice:
         size = local.stat().st_size
         expected = sha256 if sha256 is not None else sha256_of(local)
         temporary = remote.with_name(f".{remote.name[:100]}.{new_nonce()}.part")
-        reporter = _Progress(what, size, progress)
         try:
-            with self._mapped(what):
-                patience = Patience.of(60 + size / _SLOWEST_BYTES_PER_S, _TRANSFER_STALL_S)
-                with self._service("sync:") as connection:
-                    _, sent = sync.send(
-                        connection, local, temporary, mode=mode, patience=patience, on_bytes=reporter.add
-                    )
-            if sent != expected:
-                raise HostError(
-                    f"{what}: {local} is not what was recorded of it, or changed while it was read",
-                    found=sent,
-                    expected=expected,
-                    next_step="make the file again",
-                )
-            self._verify_and_rename(temporary, remote, mode=mode, size=size, sha256=expected, what=what)
+            self.send(local, temporary, what=what, progress=progress)
+            found = self.finish(temporary, remote, mode=mode, size=size, sha256=expected, what=what)
+            if found != expected:
+                raise self.damaged(local, found=found, expected=expected, what=what)
         except BaseException:
             self._discard(temporary)
             raise
         return expected
+
+    def send(
+        self,
+        local: Path,
+        remote: PurePosixPath,
+        *,
+        what: str,
+        spans: Sequence[tuple[int, int]] | None = None,
+        progress: Callable[[str], None] = _no_progress,
+    ) -> int:
+        """Bytes of ``local`` (all, or ``spans`` of offset and length, joined) to a file that nobody uses yet."""
+        size = local.stat().st_size if spans is None else sum(n for _, n in spans)
+        patience = Patience.of(60 + size / _SLOWEST_BYTES_PER_S, _TRANSFER_STALL_S)
+        reporter = Progress(what, size, progress)
+        with self._mapped(what), self._service("sync:") as connection:
+            return sync.send(
+                connection, local, remote, mode=0o644, patience=patience, on_bytes=reporter.add, spans=spans
+            )
+
+    def finish(
+        self, temporary: PurePosixPath, remote: PurePosixPath, *, mode: int, size: int, sha256: str, what: str
+    ) -> str:
+        """Hash a pushed file on the phone; only if it is ``sha256`` it gets its name. Returns the hash found."""
+        timeout_s = 90 + size / _SLOWEST_HASH_BYTES_PER_S
+        result = self.script(_FINISH, temporary, sha256, f"{mode:o}", remote, timeout_s=timeout_s, what=what)
+        if result.exit_code != 0:
+            raise command_fault(result, what=what, phone=self.transport)
+        return printable(result.text.partition(" ")[0], 64) or "nothing"
+
+    def damaged(self, local: Path, *, found: str, expected: str, what: str) -> InfraError | HostError:
+        """Why a file arrived as ``found``: it was damaged on the way, or is not what was recorded of it."""
+        here = sha256_of(local)
+        if here != expected:
+            return HostError(
+                f"{what}: {local} is not what was recorded of it, or changed while it was read",
+                found=here,
+                expected=expected,
+                next_step="make the file again",
+            )
+        return TransferError(
+            f"{what} to phone {self.transport}: damaged on the way",
+            found=f"sha256 {found} on the phone",
+            expected=expected,
+            next_step="check cable and hub; try again",
+        )
 
     def pull(
         self, remote: PurePosixPath, local: Path, *, timeout_s: float = 600.0, max_bytes: int = sync.PULL_LIMIT
@@ -259,7 +255,7 @@ class AdbDevice:
         what = f"pull {remote.name}"
         listed = self.run(["sha256sum", remote], timeout_s=min(timeout_s, 120.0), what=what)
         if listed.exit_code != 0:
-            raise self._command_fault(listed, what)
+            raise command_fault(listed, what=what, phone=self.transport)
         there = listed.text.split()[0] if listed.text.split() else ""
         temporary = local.with_name(f".{local.name}.{new_nonce()}.part")
         local.parent.mkdir(parents=True, exist_ok=True)
@@ -371,66 +367,7 @@ class AdbDevice:
             time.sleep(0.1)
         return state
 
-    def _verify_and_rename(
-        self, temporary: PurePosixPath, remote: PurePosixPath, *, mode: int, size: int, sha256: str, what: str
-    ) -> None:
-        listed = self.run(["sha256sum", temporary], timeout_s=60 + size / (8 << 20), what=what)
-        if listed.exit_code != 0:
-            raise self._command_fault(listed, what)
-        found = listed.text.split()[0] if listed.text.split() else "nothing"
-        if found != sha256:
-            raise TransferError(
-                f"{what} to phone {self.transport}: damaged on the way",
-                found=f"sha256 {printable(found, 64)} on the phone",
-                expected=sha256,
-                next_step="check cable and hub; try again",
-            )
-        renamed = self.script(
-            'chmod "$1" "$2" && mv -f "$2" "$3"', f"{mode:o}", temporary, remote, timeout_s=30, what=what
-        )
-        if renamed.exit_code != 0:
-            raise self._command_fault(renamed, what)
-
     def _discard(self, temporary: PurePosixPath) -> None:
         """Remove a half file if the phone can still be reached; the store clears leftovers at the next lease."""
         with contextlib.suppress(InfraError, HostError):
             self.run(["rm", "-f", temporary], timeout_s=10)
-
-    def _command_fault(self, result: ShellResult, what: str) -> InfraError:
-        return command_fault(result, what=what, phone=self.transport)
-
-
-def command_fault(result: ShellResult, *, what: str, phone: str) -> InfraError:
-    """The error for a housekeeping command that failed on the phone."""
-    storage: PhoneStorageError | None = storage_fault(result.said(), what=what, phone=phone)
-    if storage is not None:
-        return storage
-    return InfraError(
-        f"{what}: a command failed on phone {phone}",
-        found=result.said(),
-        expected="exit code 0",
-        next_step="run it by hand with `adb shell`: " + printable(quote(result.argv), 200),
-    )
-
-
-class _Progress:
-    """Says how far a push is, at most once a second, and only when it takes longer than two seconds."""
-
-    def __init__(self, what: str, size: int, say: Callable[[str], None]) -> None:
-        self._what, self._size, self._say = what, size, say
-        self._done = 0
-        self._start = time.monotonic()
-        self._next = self._start + 2
-
-    def add(self, n: int) -> None:
-        self._done += n
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + 1
-        rate = self._done / max(now - self._start, 1e-3)
-        left = (self._size - self._done) / max(rate, 1.0)
-        self._say(
-            f"{self._what}: {self._done / 1e6:.0f} of {self._size / 1e6:.0f} MB, "
-            f"{rate / 1e6:.0f} MB/s, {left:.0f} s left"
-        )

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from harness.device.adb import AdbDevice, command_fault
+from harness.device.adb import AdbDevice
+from harness.device.faults import command_fault
 from harness.device.identity import split_sections
 from harness.record.run import Conditions
 

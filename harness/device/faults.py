@@ -6,6 +6,7 @@ transfer fault with the text shown as it came.
 
 from __future__ import annotations
 
+from harness.device.shell import ShellResult, quote
 from harness.device.text import printable
 from harness.errors import InfraError, PhoneLostError, PhoneStorageError, TransferError
 
@@ -63,3 +64,16 @@ def storage_fault(message: str, *, what: str, phone: str) -> PhoneStorageError |
             next_step="look at `adb shell ls -lZd /data/local/tmp`",
         )
     return None
+
+
+def command_fault(result: ShellResult, *, what: str, phone: str) -> InfraError:
+    """The error for a housekeeping command that failed on the phone."""
+    storage = storage_fault(result.said(), what=what, phone=phone)
+    if storage is not None:
+        return storage
+    return InfraError(
+        f"{what}: a command failed on phone {phone}",
+        found=result.said(),
+        expected="exit code 0",
+        next_step="run it by hand with `adb shell`: " + printable(quote(result.argv), 200),
+    )

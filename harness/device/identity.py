@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from harness.device.adb import AdbDevice, command_fault
+from harness.device.adb import AdbDevice
+from harness.device.faults import command_fault
 from harness.device.text import printable
 from harness.errors import PhoneLostError
 from harness.record.run import DeviceFacts

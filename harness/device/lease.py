@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from filelock import FileLock, Timeout
 
-from harness.device.adb import AdbDevice, command_fault
+from harness.device.adb import AdbDevice
 from harness.device.conditions import parse_uptime
+from harness.device.faults import command_fault
 from harness.device.identity import split_sections
 from harness.device.store import ROOT
 from harness.device.text import printable

@@ -93,6 +93,11 @@ class Patience:
             left = min(left, self._last + self.stall_s - now)
         return max(left, 0.001)
 
+    @property
+    def over(self) -> bool:
+        """Past the deadline: also what talks without a pause has to end."""
+        return time.monotonic() >= self.deadline
+
     def error(self, what: str) -> DeadlineError:
         if self.stall_s is not None and time.monotonic() < self.deadline:
             return DeadlineError(
@@ -178,6 +183,8 @@ def converse(
     def receive(n: int) -> bytes:
         data = bytearray()
         while len(data) < n:
+            if patience.over:
+                raise patience.error(what)
             sock.settimeout(patience.remaining())
             try:
                 chunk = sock.recv(min(n - len(data), 1 << 20))

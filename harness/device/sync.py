@@ -7,11 +7,12 @@ time; the answer is OKAY, or FAIL with a message. RECV: DATA chunks, then DONE, 
 from __future__ import annotations
 
 import hashlib
+import os
 import select
 import stat
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 
@@ -21,6 +22,9 @@ from harness.errors import HostError, TransferError
 CHUNK: Final = 64 * 1024
 PULL_LIMIT: Final = 1 << 30
 """No file of a run is larger; a phone that sends on without end must not fill this host."""
+_RECORD: Final = 8 + CHUNK
+_RECORDS_A_WRITE: Final = 15
+"""Together just under 1 MiB, the most that one frame to the phone carries."""
 _MAX_MESSAGE: Final = 64 * 1024
 
 
@@ -36,34 +40,70 @@ def send(
     mode: int,
     patience: Patience,
     on_bytes: Callable[[int], None],
-) -> tuple[int, str]:
-    """Send ``local``; returns bytes sent and their sha256 (what left this host, not what arrived)."""
+    spans: Sequence[tuple[int, int]] | None = None,
+) -> int:
+    """Send ``local``, or only its ``spans`` (offset, bytes) one after the other; returns the bytes sent.
+
+    Nothing is hashed on the way: what arrived is hashed on the phone. Raises ``HostError`` when the file is shorter
+    than it was.
+    """
     sock = connection.conn
-    digest = hashlib.sha256()
     total = 0
     target = f"{remote},{stat.S_IFREG | mode}".encode()
-    with local.open("rb") as stream:
+    buffer = memoryview(bytearray(_RECORD * _RECORDS_A_WRITE))
+    with local.open("rb", buffering=0) as stream:
+        if spans is None:
+            spans = [(0, os.fstat(stream.fileno()).st_size)]
         try:
             sock.settimeout(patience.remaining())
             sock.sendall(b"SEND" + struct.pack("<I", len(target)) + target)
-            while block := stream.read(CHUNK):
-                digest.update(block)
-                sock.settimeout(patience.remaining())
-                sock.sendall(b"DATA" + struct.pack("<I", len(block)) + block)
-                patience.alive()
-                total += len(block)
-                on_bytes(len(block))
-                if select.select([sock], [], [], 0)[0]:
-                    # Nothing is due before DONE: the daemon has given up.
-                    _answer(connection, patience)
-                    raise EOFError("the daemon answered before the end of the file")
+            for offset, n_bytes in spans:
+                end = offset + n_bytes
+                while offset < end:
+                    n = min(end - offset, CHUNK * _RECORDS_A_WRITE)
+                    records = _fill(buffer, stream.fileno(), offset, n)
+                    if records is None:
+                        raise HostError(f"{local} became shorter while it was sent", next_step="make the file again")
+                    _write(connection, records, patience)
+                    offset += n
+                    total += n
+                    on_bytes(n)
             sock.sendall(b"DONE" + struct.pack("<I", int(time.time())))
         except (BrokenPipeError, ConnectionResetError):
             # The daemon may have said why before it closed.
             _answer(connection, patience)
             raise
         _answer(connection, patience)
-    return total, digest.hexdigest()
+    return total
+
+
+def _write(connection: Any, records: memoryview, patience: Patience) -> None:
+    """Send all of it, unless the daemon says something: nothing is due before DONE, so it has given up."""
+    sock = connection.conn
+    while records:
+        heard, free, _ = select.select([sock], [sock], [], patience.remaining())
+        if heard:
+            _answer(connection, patience)
+            raise EOFError("the daemon answered before the end of the file")
+        if not free or patience.over:
+            raise TimeoutError
+        sock.settimeout(patience.remaining())
+        records = records[sock.send(records) :]
+        patience.alive()
+
+
+def _fill(buffer: memoryview, descriptor: int, offset: int, n_bytes: int) -> memoryview | None:
+    """``n_bytes`` of a file as DATA records, read straight into place. None: the file ends before."""
+    full, rest = divmod(n_bytes, CHUNK)
+    sizes = [CHUNK] * full + ([rest] if rest else [])
+    parts = []
+    for index, size in enumerate(sizes):
+        start = index * _RECORD
+        struct.pack_into("<4sI", buffer, start, b"DATA", size)
+        parts.append(buffer[start + 8 : start + 8 + size])
+    if os.preadv(descriptor, parts, offset) != n_bytes:
+        return None
+    return buffer[: full * _RECORD + (8 + rest if rest else 0)]
 
 
 def receive(
@@ -114,6 +154,8 @@ def _answer(connection: Any, patience: Patience) -> None:
 def _exactly(connection: Any, n: int, patience: Patience) -> bytes:
     data = bytearray()
     while len(data) < n:
+        if patience.over:
+            raise TimeoutError
         connection.conn.settimeout(patience.remaining())
         block = connection.conn.recv(n - len(data))
         if not block:

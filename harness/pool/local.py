@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.device.adb import Adb, Attached
+from harness.device.adb import Adb
 from harness.device.identity import confirm, read_facts
 from harness.device.lease import Lease, default_state_dir
 from harness.device.phone import LeasedPhone
+from harness.device.server import Attached
 from harness.device.store import PhoneStore
 from harness.errors import InfraError
 from harness.record.run import DeviceFacts

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from harness.device.adb import Adb, Attached, parse_devices
+from harness.device.adb import Adb
 from harness.device.faults import fault
+from harness.device.server import Attached, parse_devices
 from harness.device.text import printable, printable_lines
 from harness.errors import HostError, InfraError, PhoneLostError, PhoneStorageError, TransferError
 

@@ -16,7 +16,7 @@ import pytest
 from harness.device import sync
 from harness.device.shell import Patience
 from harness.device.sync import SyncRefusedError
-from harness.errors import TransferError
+from harness.errors import HostError, TransferError
 
 TARGET = PurePosixPath("/data/x")
 
@@ -41,9 +41,7 @@ def with_far_end(far: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def test_a_file_is_sent_in_chunks_of_64_kib_and_hashed_on_the_way(
-    wire: tuple[socket.socket, socket.socket], tmp_path: Path
-) -> None:
+def test_a_file_is_sent_in_chunks_of_64_kib(wire: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
     body = bytes(range(256)) * 400
     local = tmp_path / "f"
     local.write_bytes(body)
@@ -61,13 +59,61 @@ def test_a_file_is_sent_in_chunks_of_64_kib_and_hashed_on_the_way(
 
     thread = with_far_end(daemon)
     counted: list[int] = []
-    size, digest = sync.send(
+    size = sync.send(
         SimpleNamespace(conn=wire[0]), local, TARGET, mode=0o644, patience=Patience.of(20), on_bytes=counted.append
     )
     thread.join()
-    assert (size, digest) == (102_400, hashlib.sha256(body).hexdigest())
+    assert size == sum(counted) == 102_400
     assert b"".join(chunks) == body
-    assert [len(chunk) for chunk in chunks] == [65_536, 36_864] == counted
+    assert [len(chunk) for chunk in chunks] == [65_536, 36_864]
+
+
+def test_only_the_spans_asked_for_are_sent_one_after_the_other(
+    wire: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    body = bytes(i % 251 for i in range(200_000))
+    local = tmp_path / "f"
+    local.write_bytes(body)
+    arrived = b""
+
+    def daemon() -> None:
+        nonlocal arrived
+        _, n = struct.unpack("<4sI", exactly(wire[1], 8))
+        exactly(wire[1], n)
+        while (record := struct.unpack("<4sI", exactly(wire[1], 8)))[0] != b"DONE":
+            arrived += exactly(wire[1], record[1])
+        wire[1].sendall(b"OKAY" + bytes(4))
+
+    thread = with_far_end(daemon)
+    sent = sync.send(
+        SimpleNamespace(conn=wire[0]),
+        local,
+        TARGET,
+        mode=0o644,
+        patience=Patience.of(20),
+        on_bytes=lambda _: None,
+        spans=[(100_000, 70_000), (3, 2)],
+    )
+    thread.join()
+    assert sent == 70_002
+    assert arrived == body[100_000:170_000] + body[3:5]
+
+
+def test_a_file_that_became_shorter_is_the_hosts_fault(
+    wire: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    local = tmp_path / "f"
+    local.write_bytes(b"short")
+    with pytest.raises(HostError, match="became shorter"):
+        sync.send(
+            SimpleNamespace(conn=wire[0]),
+            local,
+            TARGET,
+            mode=0o644,
+            patience=Patience.of(20),
+            on_bytes=lambda _: None,
+            spans=[(0, 6)],
+        )
 
 
 def test_the_daemons_own_words_are_kept_when_it_refuses(
@@ -92,7 +138,7 @@ def test_a_refusal_ends_a_large_push_at_once(wire: tuple[socket.socket, socket.s
         sync.send(
             SimpleNamespace(conn=wire[0]), local, TARGET, mode=0o644, patience=Patience.of(20), on_bytes=sent.append
         )
-    assert sum(sent) == 65_536
+    assert sent == []
 
 
 def test_a_file_is_received_and_hashed(wire: tuple[socket.socket, socket.socket]) -> None:

@@ -139,7 +139,7 @@ def test_what_a_dead_run_left_is_cleared_and_the_store_stays(device: AdbDevice, 
     file = StoredFile.of(local_file(tmp_path, 100), "x")
     store.ensure([file], progress=lambda _: None)
     run = store.make_run_folder("dead", [file])
-    half = ROOT / "store" / file.sha256 / ".x.0123.part"
+    half = ROOT / "store" / file.sha256 / ".x.new"
     started = device.script(
         'cp /system/bin/sh "$1/snapgate-runner"; cd "$1"; echo half > "$2"\n'
         './snapgate-runner -c "while :; do sleep 1; done" >/dev/null 2>&1 &\n'
