@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 
-.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts bench-runtime fuzz clean
+.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts real-model bench-prepare bench-runtime fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -31,12 +31,12 @@ check: setup     ## formats, lints and types; changes nothing
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
-	@find device_runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run --Werror --style=file:device_runtime/.clang-format
+	@find device_runtime harness/virtual/pathmap -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format --dry-run --Werror --style=file:device_runtime/.clang-format
 
 fix: setup       ## formats and repairs what can be repaired
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
-	@find device_runtime -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format -i --style=file:device_runtime/.clang-format
+	@find device_runtime harness/virtual/pathmap -name '*.cpp' -o -name '*.h' | xargs .venv/bin/clang-format -i --style=file:device_runtime/.clang-format
 
 lock:            ## resolves requirements.lock again, after a change of pyproject.toml
 	@$(PY) -m pip install -q uv
@@ -52,6 +52,12 @@ fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
 bench-runtime: setup ## the runner's own time and memory beside bare loops and onnxruntime-qnn; writes docs/runtime-benchmark.md
 	@tools/build-runner.sh host
 	@$(PY) benchmarks/runtime.py
+
+real-model: setup ## a real model of 0.5 B parameters, prepared and set against fp32 (docs/checkpoints.md)
+	@$(PY) tools/real_model.py
+
+bench-prepare: setup ## time and memory of preparing over model size; writes docs/prepare-sizes.md (SIZES="0.1B 0.5B")
+	@$(PY) benchmarks/prepare_sizes.py $(SIZES)
 
 runner-asan: setup ## the runner and its unit tests under ASan and UBSan
 	@tools/build-runner.sh host-asan
