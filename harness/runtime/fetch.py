@@ -88,7 +88,8 @@ def fetch_from_maven(
                 f"{archive.name} is not the one that is pinned",
                 found=f"sha256 {found}, {archive.stat().st_size} bytes",
                 expected=f"sha256 {expected}",
-                next_step="fetch from a repository that you trust; nothing was kept",
+                next_step="fetch from a repository that you trust, and delete the client's own copy if it has one"
+                f" (~/.m2/repository/{known.group.replace('.', '/')}/{known.artifact}/{version}); nothing was kept",
             )
         progress(f"unpacking {archive.name}, sha256 as pinned")
         wanted = all_files(_with_those_there(archs, root, version))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -187,13 +188,21 @@ def test_without_the_client_the_way_out_is_named(tmp_path: Path, monkeypatch: py
 
 
 @pytest.fixture
-def repository(tmp_path: Path, made) -> Path:
+def version() -> Iterator[str]:
+    """One that no run before had: the client keeps what it brought in a repository of the user's own."""
+    number = f"2.50.{time.time_ns()}"
+    yield number
+    shutil.rmtree(Path.home() / ".m2/repository/com/qualcomm/qti/qnn-runtime" / number, ignore_errors=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, made, version: str) -> Path:
     """A Maven repository on this disk, laid out as any: the published one cannot be counted on in a test."""
-    folder = tmp_path / "a repository & more" / "com/qualcomm/qti/qnn-runtime/2.50.9"
-    archive = made.archive(folder / "qnn-runtime-2.50.9.aar", (68, 69, 73, 75, 79, 81))
-    (folder / "qnn-runtime-2.50.9.pom").write_text(
+    folder = tmp_path / "a repository & more" / "com/qualcomm/qti/qnn-runtime" / version
+    archive = made.archive(folder / f"qnn-runtime-{version}.aar", (68, 69, 73, 75, 79, 81))
+    archive.with_suffix(".pom").write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>com.qualcomm.qti</groupId><artifactId>qnn-runtime</artifactId><version>2.50.9</version>"
+        f"<groupId>com.qualcomm.qti</groupId><artifactId>qnn-runtime</artifactId><version>{version}</version>"
         "<packaging>aar</packaging></project>"
     )
     for path in (archive, archive.with_suffix(".pom")):
@@ -204,14 +213,14 @@ def repository(tmp_path: Path, made) -> Path:
 @pytest.mark.slow
 @pytest.mark.lane("maven")
 def test_the_real_client_brings_it_from_a_repository_on_this_disk(
-    repository: Path, no_libraries: Path, tmp_path: Path, made
+    repository: Path, version: str, no_libraries: Path, tmp_path: Path, made
 ) -> None:
     """Says nothing about the published repository: its layout is the same, its libraries are made here."""
     (archive,) = repository.rglob("*.aar")
     url = repository.as_uri()
-    assert main(["runtime", "fetch", "--repository", url, "--version", "2.50.9", "--sha256", sha256(archive)]) == 0
+    assert main(["runtime", "fetch", "--repository", url, "--version", version, "--sha256", sha256(archive)]) == 0
     (entry,) = installed()
-    assert entry.build_id == made.build
+    assert (entry.version, entry.build_id) == (version, made.build)
     assert len(entry.sha256) == 14  # two for all, two for each of six archs
     missing = tmp_path / "empty"
     missing.mkdir()
