@@ -172,11 +172,6 @@ def test_a_history_of_a_database_that_is_not_there_is_the_users_error(tmp_path, 
     assert not (tmp_path / "no.db").exists()
 
 
-def test_redaction_of_a_history_is_refused_and_not_ignored(store, tmp_path):
-    assert main(["report", "--history", "--db", store, "--out", str(tmp_path), "--redact"]) == 20
-    assert not (tmp_path / "history.html").exists()
-
-
 def test_a_stretch_of_equal_values_does_not_turn_noise_into_changes():
     """Thirty sessions of noise, then fourteen that are equal to the last digit at a lower level: one change."""
     rng = np.random.default_rng(3)

@@ -103,7 +103,7 @@ def test_the_hosts_programs_stand_in_where_android_tools_are_missing(tmp_path: P
     assert props["ro.snapgate.tools"] == "host"
     assert props["ro.snapgate.shell"] == Path("/bin/sh").resolve().name
     programs = tmp_path / "root/system/bin"
-    assert {"sh", "getprop", "sha256sum", "stat", "df", "kill", "timeout"} <= {path.name for path in programs.iterdir()}
+    assert {"sh", "getprop", "sha256sum", "stat", "df", "timeout"} <= {path.name for path in programs.iterdir()}
     assert all(path.is_file() for path in programs.iterdir())
 
 
