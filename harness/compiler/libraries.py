@@ -38,7 +38,7 @@ def library_folder() -> Path:
 
 
 def htp_session(
-    model: str,
+    model: str | bytes,
     provider_options: Mapping[str, str],
     session_options: Mapping[str, str],
     *,

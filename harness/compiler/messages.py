@@ -68,6 +68,8 @@ class PlaceRequest:
     """Ask which nodes of ``model`` the HTP takes. The reasons are in the worker's log."""
 
     model: str
+    data_folder: str
+    """Where the model's data files lie."""
     soc_number: int
     fp16: bool
 

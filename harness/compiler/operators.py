@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -96,13 +94,15 @@ def inspect_operators(model: Path, soc: Soc, *, progress: Callable[[str], None] 
         raise UserError(
             f"{model} is not an ONNX model", found=str(exc).splitlines()[0], next_step="check the path"
         ) from exc
+    _check_data(model, loaded)
     names = _name_every_node(loaded)
     with tempfile.TemporaryDirectory(prefix="snapgate-operators-") as scratch:
         folder = Path(scratch)
-        (folder / "model").mkdir()
-        _copy(model, loaded, folder / "model")
+        (folder / "model.onnx").write_bytes(loaded.SerializeToString())
         fp16 = soc.htp_arch >= PRECISION_FLOORS[Precision.FP16].emulator_arch
-        request = PlaceRequest(model="model/model.onnx", soc_number=soc.soc_number, fp16=fp16)
+        request = PlaceRequest(
+            model="model.onnx", data_folder=str(model.parent.resolve()), soc_number=soc.soc_number, fp16=fp16
+        )
         progress(f"asking the HTP backend about {len(names)} nodes for {soc.part} (HTP v{soc.htp_arch})")
         failure, providers = None, {}
         try:
@@ -186,20 +186,15 @@ def _name_every_node(model: onnx.ModelProto) -> list[str]:
     return list(seen)
 
 
-def _copy(path: Path, model: onnx.ModelProto, folder: Path) -> None:
-    """``model``, and links to its data files: onnxruntime takes no symbolic ones that leave the folder."""
+def _check_data(path: Path, model: onnx.ModelProto) -> None:
+    """Every data file the model names is there: onnxruntime's own message would not say which is missing."""
     for relative in {e.value for t in model.graph.initializer for e in t.external_data if e.key == "location"}:
-        source, target = path.parent / relative, folder / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source.resolve(), target)
-        except FileNotFoundError as exc:
+        if not (path.parent / relative).is_file():
             raise UserError(
-                f"{path} has no weights", found=f"no {source}", next_step="put the file back beside the model"
-            ) from exc
-        except OSError:
-            shutil.copyfile(source, target)
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
+                f"{path} has no weights",
+                found=f"no {path.parent / relative}",
+                next_step="put the file back beside the model",
+            )
 
 
 def _operator(node: onnx.NodeProto) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import shutil
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from harness import __version__
 from harness.compiler.build import Builder, Built
 from harness.compiler.compile import OPTIMIZATION_LEVEL
+from harness.compiler.copies import give_own
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.libraries import library_folder
 from harness.compiler.recipe import Plan, check_plan, overrides_sha256, recorded_weights
@@ -125,7 +125,7 @@ def prepare(
             progress=progress,
         )
         built = builder.run()
-        files = _Files(folder)
+        files = _Files(folder, progress)
         _gather(files, builder, built)
         (folder / "rope.bin").write_bytes(rope_file_bytes(source.facts, context))
         shutil.copyfile(source.tokenizer_path, folder / TOKENIZER)
@@ -161,18 +161,18 @@ def prepare(
 class _Files:
     """The files of an artifact that is being put together."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self._folder, self._progress = folder, progress
         self.sha256: dict[str, str] = {}
 
     def take(self, stage: Stage, name: str, target: str) -> None:
-        """A second name for a file of a stage, or a copy where the file system has no such thing."""
         path = self._folder / target
         path.parent.mkdir(exist_ok=True)
-        try:
-            os.link(stage.path / name, path)
-        except OSError:
-            shutil.copyfile(stage.path / name, path)
+        if not give_own(stage.path / name, path):
+            self._progress(
+                f"note: {target} shares its {path.stat().st_size / 2**30:.0f} GiB with the cache of stages by a hard "
+                "link; onnx.load refuses such files, a copy of the artifact (cp -r) it takes"
+            )
         self.sha256[target] = stage.files_sha256[name]
 
 

@@ -75,7 +75,14 @@ def _place(request: PlaceRequest) -> tuple[PlacedNode, ...]:
     if request.fp16:
         options["enable_htp_fp16_precision"] = "1"
     session = htp_session(
-        request.model, options, {"session.record_ep_graph_assignment_info": "1"}, fallback=True, verbose=True
+        Path(request.model).read_bytes(),
+        options,
+        {
+            "session.record_ep_graph_assignment_info": "1",
+            "session.model_external_initializers_file_folder_path": request.data_folder,
+        },
+        fallback=True,
+        verbose=True,
     )
     return tuple(
         PlacedNode(name=node.name, provider=piece.ep_name)
