@@ -17,7 +17,7 @@ def test_a_file_of_a_stage_is_a_file_of_its_own_in_the_artifact(tmp_path: Path) 
 
 
 def test_above_the_limit_it_is_kept_once_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.compiler.copies._clone", lambda source, target: False)
+    monkeypatch.setattr("harness.compiler.copies._clone", lambda *_: False)
     (tmp_path / "stage").write_bytes(b"weights")
     assert not give_own(tmp_path / "stage", tmp_path / "artifact", limit_bytes=6)
     assert (tmp_path / "artifact").samefile(tmp_path / "stage")
