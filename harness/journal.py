@@ -12,10 +12,10 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from harness.errors import HostError, UserError
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
@@ -26,6 +26,7 @@ from harness.record.run import Cell, RunRecord
 from harness.record.vocabulary import Source, Status
 
 JOURNAL_SCHEMA: Final = "snapgate.journal/1"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,31 @@ class End:
     """Tests that broke without a verdict: whatever they would have found is missing."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A run and all that is computed from it stand in the journal: a resumed session does not make it again."""
+
+    session_id: str
+    cell: Cell
+    serial: str | None
+    """None: any phone of the SoC was asked for."""
+    workload: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """A session that was stopped goes on. What it names was left half done, is done again, and no longer counts."""
+
+    session_id: str
+    resumed_at: str
+    superseded: tuple[str, ...]
+    """Runs that were broken off, lost by the lab, or never compared. A run that failed by the model's fault stays."""
+    retried: tuple[NotCovered, ...]
+    damaged: tuple[str, ...]
+    """Lines that the stop cut short"""
+
+
 Entry = (
     Session
     | Plan
@@ -86,6 +112,8 @@ Entry = (
     | Baseline
     | Comparison
     | ComparisonEnd
+    | Finished
+    | Resume
     | End
 )
 
@@ -103,6 +131,8 @@ _KINDS: dict[str, type[Entry]] = {
     "baseline": Baseline,
     "comparison": Comparison,
     "comparison_end": ComparisonEnd,
+    "finished": Finished,
+    "resume": Resume,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -161,8 +191,26 @@ class Journal:
     """What limits against a baseline compare with"""
     comparisons: tuple[Comparison, ...] = ()
     comparison_ends: tuple[ComparisonEnd, ...] = ()
+    finished: tuple[Finished, ...] = ()
+    resumes: tuple[Resume, ...] = ()
     ends: tuple[End, ...] = ()
     damaged: tuple[str, ...] = field(default=())
+
+    def in_effect(self) -> Journal:
+        """Without what a ``Resume`` names, once the whole session is at hand; not to be applied twice."""
+        if not self.resumes:
+            return self
+        gone = {run_id for resume in self.resumes for run_id in resume.superseded}
+        return replace(
+            self,
+            runs=tuple(run for run in self.runs if run.run_id not in gone),
+            logits=tuple(entry for entry in self.logits if entry.run_id not in gone),
+            windows=tuple(entry for entry in self.windows if entry.run_id not in gone),
+            self_checks=tuple(entry for entry in self.self_checks if entry.run_id not in gone),
+            arms=tuple(entry for entry in self.arms if entry.run_id not in gone),
+            not_covered=_without(self.not_covered, (entry for resume in self.resumes for entry in resume.retried)),
+            damaged=_without(self.damaged, (text for resume in self.resumes for text in resume.damaged)),
+        )
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -190,8 +238,23 @@ class Journal:
         )
 
 
-def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
-    """All ``*.jsonl`` of a folder (or one file); with ``session_id`` only the files of that session."""
+def _without(items: tuple[_T, ...], taken: Iterable[_T]) -> tuple[_T, ...]:
+    """``items`` less one of each of ``taken``, the first ones."""
+    left = Counter(taken)
+    kept = []
+    for item in items:
+        if left[item] > 0:
+            left[item] -= 1
+        else:
+            kept.append(item)
+    return tuple(kept)
+
+
+def read_journal(folder: Path, *, session_id: str | None = None, as_written: bool = False) -> Journal:
+    """All ``*.jsonl`` of a folder (or one file); with ``session_id`` only the files of that session.
+
+    ``as_written``: with what a ``Resume`` took back, for who puts the files of a session together.
+    """
     every = [folder] if folder.is_file() else sorted(folder.glob("*.jsonl"))
     if not every:
         raise UserError(
@@ -220,7 +283,7 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
     def of(kind: type) -> tuple:  # type: ignore[type-arg]
         return tuple(entry for entry in entries if isinstance(entry, kind))
 
-    return Journal(
+    journal = Journal(
         sessions=of(Session),
         plans=of(Plan),
         runs=of(RunRecord),
@@ -234,8 +297,11 @@ def read_journal(folder: Path, *, session_id: str | None = None) -> Journal:
         baselines=of(Baseline),
         comparisons=of(Comparison),
         comparison_ends=of(ComparisonEnd),
+        finished=of(Finished),
+        resumes=of(Resume),
         damaged=tuple(damaged),
     )
+    return journal if as_written else journal.in_effect()
 
 
 def _read_file(path: Path, damaged: list[str]) -> Iterator[Entry]:

@@ -98,10 +98,11 @@ def recomputed(results: Path, manifest: RunManifest) -> list[Difference]:
 
 def stored_journal(results: Path, manifest: RunManifest) -> Journal:
     """The journal files that the manifest names, in its order, as one journal."""
-    parts = [read_journal(results / manifest.root / name) for name in manifest.journal]
+    parts = [read_journal(results / manifest.root / name, as_written=True) for name in manifest.journal]
     if not parts:
         raise UserError("the manifest names no journal")
-    return Journal(**{f.name: tuple(x for part in parts for x in getattr(part, f.name)) for f in fields(Journal)})
+    whole = Journal(**{f.name: tuple(x for part in parts for x in getattr(part, f.name)) for f in fields(Journal)})
+    return whole.in_effect()
 
 
 def _told(differences: list[Difference], notes: list[str]) -> int:

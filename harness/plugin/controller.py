@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import os
 import platform
 import secrets
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 import harness
-from harness.errors import InfraError, SnapGateError
+from harness.errors import HostError, InfraError, SnapGateError
 from harness.journal import JOURNAL_SCHEMA, End, Entry, JournalWriter, Session, read_journal
 from harness.plugin.case import cases
 from harness.plugin.conclusion import Conclusion, conclude
 from harness.plugin.live import Screen, screen_for
-from harness.plugin.options import Settings
+from harness.plugin.options import PhoneChoice, Settings
 from harness.plugin.phones import NO_PHONES, PhoneList, PhoneRack, markers_asked_for
 from harness.plugin.replay import cells_of
+from harness.plugin.resume import resume_entry, session_of, stopped_session
 from harness.plugin.share import Share
 from harness.record.run import Cell
 from harness.record.vocabulary import EXIT_CODES, Status
@@ -47,17 +48,25 @@ class Controller:
         read_limits(settings.limits)
         self._baselines = tuple(read_baseline(path) for path in settings.baselines)
         self._cells = cells_of_run(settings)
-        self._live = settings.journal is None and not config.option.collectonly
+        self._live = settings.journal is None and not config.option.collectonly and not settings.plan
+        self._stopped = None if settings.resume is None else stopped_session(settings)
+        self.planned: tuple[str, ...] = ()
+        """Lines for ``--plan``"""
         try:
-            phones = self._find_phones() if self._live else NO_PHONES
+            phones = self._find_phones() if self._live else self._phones_to_plan_with()
             started = datetime.now(UTC)
             self._screen = self._open_screen() if self._live else None
             self.share = Share(
-                session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+                session_id=f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+                if self._stopped is None
+                else session_of(self._stopped).session_id,
                 phones=phones,
                 live=None if self._screen is None else self._screen.address,
+                part=0 if self._stopped is None else len(self._stopped.resumes) + 1,
             )
-            if self._live:
+            if self._live and self._stopped is not None:
+                self._append(resume_entry(self._stopped, started))
+            elif self._live:
                 self._write_session(started)
         except BaseException:
             self._close()
@@ -89,6 +98,15 @@ class Controller:
             )
         return phones
 
+    def _phones_to_plan_with(self) -> PhoneList:
+        """With ``--plan``: what is attached; nothing is started."""
+        if not self._settings.plan or self._settings.phones is PhoneChoice.VIRTUAL:
+            return NO_PHONES
+        try:
+            return self._rack.find(replace(self._settings, phones=PhoneChoice.ATTACHED), (), 0, self._say)
+        except HostError:
+            return NO_PHONES
+
     def _say(self, text: str) -> None:
         reporter = self._config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
@@ -116,7 +134,7 @@ class Controller:
             self._append(baseline)
 
     def _append(self, entry: Entry) -> None:
-        writer = JournalWriter(self._settings.results / "journal" / f"{self.share.session_id}.jsonl")
+        writer = JournalWriter(self._settings.results / "journal" / self.share.journal_name())
         try:
             writer.append(entry)
         finally:
@@ -160,7 +178,9 @@ class Controller:
         """
         if self._screen is not None:
             self._screen.close()
-        if self._config.option.collectonly or session.exitstatus not in (
+        if self._settings.plan and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+        if not self._concludes or session.exitstatus not in (
             pytest.ExitCode.OK,
             pytest.ExitCode.TESTS_FAILED,
             pytest.ExitCode.NO_TESTS_COLLECTED,
@@ -174,11 +194,15 @@ class Controller:
             self._failed = f"error: no verdict and no report: {exc}"
             session.exitstatus = exc.exit_code
 
+    @property
+    def _concludes(self) -> bool:
+        return not self._config.option.collectonly and not self._settings.plan
+
     def _conclude(self) -> int:
         if self._settings.journal is not None:
             journal, _ = read_session(self._settings.journal)
             if self._baselines:
-                journal = dataclasses.replace(journal, baselines=self._baselines)
+                journal = replace(journal, baselines=self._baselines)
         else:
             journal = read_journal(self._settings.results / "journal", session_id=self.share.session_id)
         self._conclusion = conclude(journal, self._settings)
@@ -190,6 +214,10 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self._failed is not None:
             terminalreporter.write_line(self._failed, red=True)
+        if self.planned:
+            terminalreporter.section("plan")
+        for line in self.planned:
+            terminalreporter.write_line(line)
         if self._conclusion is None:
             return
         terminalreporter.section("SnapGate")

@@ -15,6 +15,7 @@ from harness.plugin.lab import Lab
 from harness.plugin.live import Channel, count_runs
 from harness.plugin.options import add_options, read_settings, suites_asked_for
 from harness.plugin.outcomes import as_error_if_infra, settle
+from harness.plugin.plan import plan_lines, runs_of
 from harness.plugin.replay import ReplayLab
 from harness.plugin.share import Share
 from harness.results.gate import read_baseline, read_limits, read_session
@@ -60,6 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, cases(cells_of_run(settings), settings, share.phones))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """An A/B comparison is a session of its own: with ``--ab`` only its tests are left, without it none of them."""
     if config.stash.get(_SHARE, None) is None:
@@ -72,6 +74,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    controller = config.pluginmanager.getplugin("snapgate-controller")
+    if settings.plan and isinstance(controller, Controller):
+        controller.planned = plan_lines(runs_of(items), settings, controller.share.phones)
+        items.clear()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -81,6 +87,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if share is None or config.option.collectonly:
         return
     settings = read_settings(config)
+    if settings.plan:
+        return
     worker = worker_of(config)
     distributes = worker == "main" and bool(getattr(config.option, "numprocesses", None))
     if settings.journal is not None or distributes or worker not in ("main", "gw0"):
@@ -88,7 +96,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     functions = [item for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
     pairs = [(item.callspec.params.get("case"), item.fixturenames) for item in functions]
     planned = [case.cell for case, _ in pairs if isinstance(case, Case)]
-    writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
+    writer = JournalWriter(settings.results / "journal" / share.journal_name(worker))
     writer.append(Plan(session_id=share.session_id, cells=tuple(dict.fromkeys(planned))))
     writer.close()
     if share.live is not None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
@@ -15,8 +13,8 @@ import pytest
 
 from harness.device.conditions import read_conditions
 from harness.device.phone import LeasedPhone
-from harness.errors import ArtifactError, InfraError, LeaseError, SnapGateError
-from harness.journal import Entry, Journal, JournalWriter, NotCovered
+from harness.errors import ArtifactError, InfraError, SnapGateError
+from harness.journal import Entry, Finished, Journal, JournalWriter, NotCovered, read_journal
 from harness.measure.selfcheck import record_checks
 from harness.plugin.accuracy import (
     HostReference,
@@ -28,12 +26,13 @@ from harness.plugin.accuracy import (
 )
 from harness.plugin.case import Case
 from harness.plugin.comparison import SETTLE_S, ab_workload, comparison_of, run_comparison
+from harness.plugin.leasing import hold_one
 from harness.plugin.live import Channel
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList
 from harness.plugin.replay import pick
+from harness.plugin.resume import comparison_so_far, recalled
 from harness.plugin.share import Share
-from harness.pool.local import acquire
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.artifact import Artifact, load_artifact
 from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
@@ -49,7 +48,6 @@ from harness.run.watch import Sign
 from harness.run.workload import Workload
 from harness.spec.models import load_catalogue
 
-_LEASE_WAIT_S: Final = 600.0
 _LATENCY_GEN: Final = 32
 _LATENCY_REPETITIONS: Final = 5
 _LATENCY_REPETITIONS_EMULATED: Final = 3
@@ -69,7 +67,10 @@ class Lab:
         self._catalogue = load_catalogue(settings.models)
         self._limits = read_limits(settings.limits)
         self._baselines = tuple(read_baseline(path) for path in settings.baselines)
-        self._writer = JournalWriter(settings.results / "journal" / f"{share.session_id}-{worker}.jsonl")
+        self._writer = JournalWriter(settings.results / "journal" / share.journal_name(worker))
+        self._stopped = (
+            read_journal(settings.results / "journal", session_id=share.session_id) if share.part else Journal()
+        )
         self._entries: dict[Case, list[Entry]] = {}
         self._runs: dict[tuple[Case, str], RunRecord] = {}
         self._not_covered: dict[Case, NotCovered] = {}
@@ -128,11 +129,37 @@ class Lab:
         key = (case, name)
         if key not in self._runs:
             try:
-                self._runs[key] = make(case)
+                self._runs[key] = self._recall(case, name) or self._make(case, name, make)
             except SnapGateError as exc:
                 status = Status.INFRA if isinstance(exc, InfraError) else Status.NOT_COVERED
                 self._leave_out(case, status, f"{type(exc).__name__}: {exc}")
         return self._runs[key]
+
+    def _make(self, case: Case, name: str, make: Callable[[Case], RunRecord]) -> RunRecord:
+        record = make(case)
+        if record.error is None or record.error.status is not Status.INFRA:
+            self._writer.append(
+                Finished(
+                    session_id=self._share.session_id,
+                    cell=case.cell,
+                    serial=case.serial,
+                    workload=name,
+                    run_id=record.run_id,
+                )
+            )
+        return record
+
+    def _recall(self, case: Case, name: str) -> RunRecord | None:
+        """What an earlier part of a resumed session finished."""
+        if not any(e.cell == case.cell and e.workload == name for e in self._stopped.finished):
+            return None
+        try:
+            record, entries = recalled(self._stopped, case, name, self._artifact(case.cell).manifest.artifact_id)
+        except KeyError:
+            return None
+        self._say(f"{name} of {case.id} was finished before the session was stopped: not run again")
+        self._entries.setdefault(case, []).extend((record, *entries))
+        return record
 
     def _leave_out(self, case: Case, status: Status, reason: str) -> None:
         entry = NotCovered(session_id=self._share.session_id, cell=case.cell, status=status, reason=reason)
@@ -198,7 +225,11 @@ class Lab:
                 next_step="compare artifacts of one model",
             )
         workload = ab_workload(tokens[1])
-        with self._lease(phones) as phone:
+        done = comparison_so_far(self._stopped, case)
+        if done.comparisons:
+            phones = tuple(p for p in phones if p.serial == done.comparisons[0].serial) or phones
+            self._entries.setdefault(case, []).extend((*done.comparisons, *done.runs, *done.arms))
+        with hold_one(phones, self._share, worker=self._worker, say=self._say) as phone:
 
             def run_arm(arm: str) -> RunRecord:
                 artifact = {"A": baseline, "B": candidate}[arm]
@@ -221,6 +252,7 @@ class Lab:
                 run_arm=run_arm,
                 settle=wait,
                 append=lambda entry: self._append(case, entry),
+                done=done if done.comparisons and done.comparisons[0].serial == phone.facts.serial else None,
                 say=self._say,
             )
         return compared.runs[-1]
@@ -287,7 +319,7 @@ class Lab:
                 expected=case.cell.part,
                 next_step="prepare it again",
             )
-        with self._lease(phones) as phone:
+        with hold_one(phones, self._share, worker=self._worker, say=self._say) as phone:
             return self._execute_on(phone, case, artifact, workload)
 
     def _execute_on(self, phone: LeasedPhone, case: Case, artifact: Artifact, workload: Workload) -> RunRecord:
@@ -304,46 +336,6 @@ class Lab:
         )
         self._entries.setdefault(case, []).append(record)
         return record
-
-    @contextlib.contextmanager
-    def _lease(self, phones: tuple[DeviceFacts, ...]) -> Iterator[LeasedPhone]:
-        """Any free phone of the given ones; waits for one as long as ``_LEASE_WAIT_S``.
-
-        A phone that is gone is passed over while another is there; only where none is left its error is raised.
-        """
-        deadline = time.monotonic() + _LEASE_WAIT_S
-        told = False
-        while True:
-            busy: LeaseError | None = None
-            lost: InfraError | None = None
-            for facts in phones:
-                try:
-                    phone = acquire(
-                        facts,
-                        holder=f"snapgate {self._share.session_id} {self._worker}",
-                        adb_host=self.phones.adb_host,
-                        adb_port=self.phones.adb_port,
-                        state_dir=None if self.phones.lease_dir is None else Path(self.phones.lease_dir),
-                    )
-                except LeaseError as exc:
-                    busy = exc
-                    continue
-                except InfraError as exc:
-                    lost = exc
-                    continue
-                try:
-                    yield phone
-                finally:
-                    phone.release()
-                return
-            if busy is None and lost is not None:
-                raise lost
-            if busy is not None and time.monotonic() > deadline:
-                raise busy
-            if not told:
-                self._say(f"waiting for a phone: {busy}")
-                told = True
-            time.sleep(1.0)
 
     def _say(self, text: str) -> None:
         """A progress line, past pytest's capture, so that it is seen while the test runs (also in xdist workers)."""

@@ -50,6 +50,10 @@ class Settings:
     """Baseline of an A/B comparison: an artifact, or a folder of artifacts as ``artifacts``"""
     baselines: tuple[Path, ...] = ()
     """For limits against a baseline"""
+    resume: str | None = None
+    """Session to go on with; ``last``: the newest of the results folder"""
+    plan: bool = False
+    """Say what would run; run nothing"""
     ab_pairs: int = BUDGET_PAIRS
     ab_budget_s: float = BUDGET_S
     smallest_effect: float = SMALLEST_EFFECT
@@ -110,6 +114,15 @@ def add_options(parser: pytest.Parser) -> None:
         help='of `snapgate baseline promote`, for limits with against = "baseline"; may be repeated',
     )
     group.addoption(
+        "--resume",
+        nargs="?",
+        const="last",
+        default=None,
+        metavar="SESSION",
+        help="go on with a stopped session of --results (default: the newest); what is finished is not run again",
+    )
+    group.addoption("--plan", action="store_true", help="say what would run where, and how long it takes; run nothing")
+    group.addoption(
         "--ab",
         type=Path,
         default=None,
@@ -162,6 +175,8 @@ def read_settings(config: pytest.Config) -> Settings:
         journal=None if journal is None else journal.resolve(),
         ab=None if ab is None else ab.resolve(),
         baselines=tuple(path.resolve() for path in config.getoption("--baseline")),
+        resume=config.getoption("--resume"),
+        plan=config.getoption("--plan"),
         ab_pairs=config.getoption("--ab-pairs"),
         ab_budget_s=60.0 * config.getoption("--ab-minutes"),
         smallest_effect=config.getoption("--smallest-effect") / 100,
@@ -177,6 +192,8 @@ def _check_ab(config: pytest.Config, ab: Path | None, journal: Path | None) -> N
         raise UserError("--ab-minutes out of range", found=f"{minutes:g}", expected="more than 0")
     if not 0 < effect < 100:
         raise UserError("--smallest-effect out of range", found=f"{effect:g}", expected="more than 0, less than 100 %")
+    if journal is not None and config.getoption("--resume") is not None:
+        raise UserError("--resume and --journal were both given", expected="one of them")
     if ab is None:
         return
     if journal is not None:

@@ -87,7 +87,7 @@ def judge_journal(
 ) -> RunVerdict:
     """Derive and judge. See ``gate`` for the defaults. A session of A/B comparisons is judged by those, not by limits:
     its runs are of two artifacts."""
-    said = (*notes, *(note for session in journal.sessions for note in session.notes))
+    said = (*notes, *(note for session in journal.sessions for note in session.notes), *_resumed(journal))
     if journal.comparisons:
         return judge_ab(journal, release=release, notes=said)
     return judge(
@@ -99,6 +99,14 @@ def judge_journal(
         damaged=(*journal.damaged, *journal.gaps),
         compare=comparer(journal, journal.baselines) if journal.baselines else None,
     )
+
+
+def _resumed(journal: Journal) -> tuple[str, ...]:
+    if not journal.resumes:
+        return ()
+    again = sum(len(resume.superseded) for resume in journal.resumes)
+    times = "once" if len(journal.resumes) == 1 else f"{len(journal.resumes)} times"
+    return (f"the session was stopped and resumed {times}; {again} unfinished runs were made again",)
 
 
 def _required(journal: Journal) -> frozenset[Family]:

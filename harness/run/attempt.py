@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -19,8 +19,10 @@ from harness.device.text import printable
 from harness.errors import HostError, InfraError, PhoneLostError, TransferError
 from harness.record.artifact import Artifact
 from harness.record.codec import write_json
+from harness.record.job import Prompt
 from harness.record.run import Conditions, RunError, SensorSeries
 from harness.record.runner import EMPTY_LOG, RunnerLog, parse_runner_lines
+from harness.record.stamps import STAMPS_FILE, read_unfinished
 from harness.record.vocabulary import Status
 from harness.run.blame import Evidence, count_records, judge_run
 from harness.run.libraries import RuntimeFiles
@@ -30,6 +32,7 @@ from harness.run.workload import Workload, make_job
 
 RECORDS: Final = "records.jsonl"
 RECORDS_LIMIT: Final = 256 * 1024 * 1024
+STAMPS_LIMIT: Final = 256 * 1024 * 1024
 _BACK_S: Final = 4.0
 _LOGITS_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,60}\.bin")
 _UNKNOWN: Final = Conditions(
@@ -139,7 +142,7 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
         with contextlib.suppress(InfraError, HostError):
             logcat = _read_logcat(phone, since)
             _keep(folder, attempt, "logcat.txt", logcat)
-        lost = _pull_records(phone, remote, folder, attempt)
+        lost = _pull_records(phone, remote, folder, attempt, workload.prompts)
         recorder.write_raw(folder / "sensors.txt")
         attempt.files.append("sensors.txt")
         start, end = attempt.log.start, attempt.log.end
@@ -200,20 +203,22 @@ def _read_logcat(phone: LeasedPhone, since: str) -> str:
 
 
 def _pull_records(
-    phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt
+    phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt, prompts: Sequence[Prompt]
 ) -> InfraError | HostError | None:
     """The records as the phone has them, and each file of logits that they name; why not, where that fails.
 
     A file with fewer records than were sent while the runner ran does not replace those: no record is lost twice.
     """
     try:
-        _pull_all(phone, remote, folder, attempt)
+        _pull_all(phone, remote, folder, attempt, prompts)
     except (InfraError, HostError) as exc:
         return exc
     return None
 
 
-def _pull_all(phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt) -> None:
+def _pull_all(
+    phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt, prompts: Sequence[Prompt]
+) -> None:
     sent = attempt.log
     phone.device.pull(remote / RECORDS, folder / RECORDS, max_bytes=RECORDS_LIMIT)
     attempt.files.append(RECORDS)
@@ -221,6 +226,8 @@ def _pull_all(phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: 
         fetched = parse_runner_lines(stream)
     if count_records(fetched) >= count_records(sent):
         attempt.log = fetched
+    if attempt.log.end is None:
+        _recover_unfinished(phone, remote, folder, attempt, prompts)
     named = {generation.logits.file for generation in attempt.log.generations if generation.logits is not None}
     for file in sorted(named):
         if file in attempt.files or not _LOGITS_NAME.fullmatch(file):
@@ -234,6 +241,17 @@ def _pull_all(phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: 
             expected=f"the {count_records(sent)} records that were sent",
             next_step="look what else writes into the run folder on the phone",
         )
+
+
+def _recover_unfinished(
+    phone: LeasedPhone, remote: PurePosixPath, folder: Path, attempt: Attempt, prompts: Sequence[Prompt]
+) -> None:
+    """What a runner that was killed had stamped. A runner killed before its first prompt has no such file."""
+    with contextlib.suppress(InfraError):
+        phone.device.pull(remote / STAMPS_FILE, folder / STAMPS_FILE, max_bytes=STAMPS_LIMIT)
+        attempt.files.append(STAMPS_FILE)
+        unfinished = read_unfinished((folder / STAMPS_FILE).read_bytes(), prompts, attempt.log.generations)
+        attempt.log = replace(attempt.log, unfinished=unfinished)
 
 
 def _keep(folder: Path, attempt: Attempt, name: str, text: str) -> None:

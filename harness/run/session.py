@@ -11,6 +11,7 @@ from typing import Final
 from harness.device.adb import AdbDevice
 from harness.device.shell import ShellResult
 from harness.errors import HostError, InfraError
+from harness.record.runner import heartbeat_step
 
 _START = """
 cd "$1" || exit 1
@@ -58,9 +59,10 @@ class RunnerProcess:
         """
 
         def on_line(line: str) -> None:
-            self._size += len(line) + 1
-            if self._size <= STDOUT_LIMIT:
-                self.stdout.append(line)
+            if heartbeat_step(line) is None:
+                self._size += len(line) + 1
+                if self._size <= STDOUT_LIMIT:
+                    self.stdout.append(line)
             watch(line)
 
         def on_error_line(line: str) -> None:
