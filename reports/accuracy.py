@@ -13,7 +13,8 @@ from harness.record.comparison import Leg, LogitsComparison, WindowScores
 from harness.record.run import Cell
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
-from reports.chart import Band, Chart, Panel, Series, draw
+from reports.chart import Band, Panel, Series, draw
+from reports.drawing import Chart
 from reports.overview import Figure, cell_label, figure
 from reports.text import clean, counted, number
 

@@ -7,11 +7,13 @@ own view box; every text beside a point is made here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reports.drawing import BandView, Chart, MarkView, PanelView, PointView, RuleView, SeriesView, SpanView, Tick
 from reports.paths import dots_path, line_path
+from reports.scale import compact, nice_ticks, padded_range, thinned, tick_label
 from reports.text import number
 
 WIDTH: Final = 600.0
@@ -95,148 +97,6 @@ class Panel:
     height: float = 170.0
     from_zero: bool = False
     rules: tuple[Rule, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    at: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointView:
-    x: float
-    y: float
-    hover: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesView:
-    name: str
-    run_id: str | None
-    style: int
-    n: int
-    behind: str
-    """How many samples are behind a point; "1" where a point is a reading"""
-    dots: bool
-    path: str
-    """SVG path data: a line, or a mark of no length for each dot"""
-    bars: str
-    """SVG path data of the intervals"""
-    points: tuple[PointView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleView:
-    y: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelView:
-    label: str
-    top: float
-    bottom: float
-    y_ticks: tuple[Tick, ...]
-    series: tuple[SeriesView, ...]
-    rules: tuple[RuleView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BandView:
-    """All spans of one kind."""
-
-    kind: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanView:
-    x: float
-    width: float
-    text: str
-    """Empty where there is no room for it"""
-    kind: str
-    hover: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkView:
-    x: float
-    text_x: float
-    anchor: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    chart_id: str
-    title: str
-    subtitle: str
-    summary: str
-    """What the picture says, in words: for screen readers and for print."""
-    x_label: str
-    width: float
-    height: float
-    left: float
-    right: float
-    x_low: float
-    """Value at ``left``"""
-    x_high: float
-    x_ticks: tuple[Tick, ...]
-    bands: tuple[BandView, ...]
-    spans: tuple[SpanView, ...]
-    marks: tuple[MarkView, ...]
-    panels: tuple[PanelView, ...]
-    run_id: str | None
-    """The one run that every line comes from; None when there are several"""
-    emulated: bool
-    synthetic: bool
-    data: dict[str, Any]
-    """The values themselves, for the JSON block."""
-
-
-def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> tuple[float, ...]:
-    """Round values (1, 2 or 5 times a power of ten apart) within ``low`` .. ``high``; integers if ``whole``."""
-    if high <= low:
-        return (low,)
-    raw = (high - low) / max(about, 1)
-    power: float = 10.0 ** math.floor(math.log10(raw))
-    steps = [power * factor for factor in (10.0, 5.0, 2.0, 1.0, 0.5)]
-    wanted = min(step for step in steps if step >= raw * 0.999)
-    for step in (step for step in steps if step <= wanted):
-        step = max(step, 1.0) if whole else step
-        first = math.ceil(low / step - 1e-9)
-        last = math.floor(high / step + 1e-9)
-        if last - first + 1 >= min(3, about):
-            break
-    return tuple(index * step for index in range(first, last + 1))
-
-
-def padded_range(values: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
-    """A y range that holds all values with some air; a constant gets a range around it, never of zero height."""
-    low, high = min(values), max(values)
-    if from_zero:
-        low = min(low, 0.0)
-    span = high - low
-    if span <= 0:
-        span = abs(high) * 0.1 or 1.0
-        return (low if from_zero else low - span / 2), high + span / 2
-    return (low if from_zero and low == 0 else low - 0.06 * span), high + 0.08 * span
-
-
-def tick_label(value: float, step: float) -> str:
-    places = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
-    return number(value, decimals=min(places, 6))
-
-
-def thinned(n: int, keep: int) -> tuple[int, ...]:
-    """``keep`` evenly spaced indices of 0 .. n-1, first and last among them; all of them when there are no more."""
-    if n <= keep:
-        return tuple(range(n))
-    if keep < 2:
-        return (0,) if keep == 1 else ()
-    return tuple(round(index * (n - 1) / (keep - 1)) for index in range(keep))
 
 
 def draw(
@@ -370,14 +230,6 @@ def _series_data(all_series: tuple[Series, ...]) -> Iterable[dict[str, Any]]:
 
 def _values(series: Series) -> list[float]:
     return [y for y in series.y if y is not None and math.isfinite(y)]
-
-
-def compact(value: float) -> float | int | None:
-    """Six significant digits: far finer than any clock or sensor here, and short in the file."""
-    if not math.isfinite(value):
-        return None
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
 def _panel(panel: Panel, top: float, place_x: Place, x_label: str, x_unit: str, per_series: int) -> PanelView:

@@ -14,7 +14,8 @@ from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
 from harness.results.compare import Effect, Outcome, Pareto, effect, pair, pareto_views
 from harness.results.refute import EMULATED
-from reports.chart import Chart, Panel, Series, draw
+from reports.chart import Panel, Series, draw
+from reports.drawing import Chart
 from reports.overview import Figure, figure, metric_label
 from reports.render import environment, script_json, write_page
 from reports.text import clean, clean_tree, counted, number, short_hash, signed, unit_name

@@ -12,7 +12,8 @@ from harness.record.comparison import Leg, LogitsComparison
 from harness.record.run import Cell
 from harness.results.findings import first_divergence
 from reports.accuracy import LEG_NAMES, unique_comparisons
-from reports.chart import Chart, Panel, Series, draw
+from reports.chart import Panel, Series, draw
+from reports.drawing import Chart
 from reports.overview import Figure, cell_label, figure
 from reports.text import clean, number
 

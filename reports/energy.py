@@ -11,7 +11,8 @@ from harness.measure.metrics import METRICS
 from harness.record.run import RunRecord, SensorSeries
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Family, Source
-from reports.chart import Chart, Panel, Series, draw
+from reports.chart import Panel, Series, draw
+from reports.drawing import Chart
 from reports.latency import MetricTable, metric_table, run_subtitle, speed_first
 from reports.text import clean, counted, number
 from reports.thermal import bands_of

@@ -10,8 +10,9 @@ from typing import Any, Final
 from harness import __version__
 from harness.record.vocabulary import Source
 from harness.results.history import MIN_POINTS, MIN_SEGMENT, LevelChange, Point, Series
-from reports.chart import Band, Chart, Mark, Panel, draw
+from reports.chart import Band, Mark, Panel, draw
 from reports.chart import Series as Line
+from reports.drawing import Chart
 from reports.overview import figure
 from reports.render import environment, script_json, write_page
 from reports.text import clean, clean_tree, counted, moment, number, short_hash, signed, unit_name

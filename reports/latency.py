@@ -14,7 +14,8 @@ from harness.record.run import Cell, RunRecord
 from harness.record.runner import Generation
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
-from reports.chart import Chart, Panel, Rule, Series, draw
+from reports.chart import Panel, Rule, Series, draw
+from reports.drawing import Chart
 from reports.overview import Figure, cell_label, emulated_figure, figure
 from reports.text import clean, counted, number, unit_name
 from reports.timeline import Bar, Timeline, timeline

@@ -11,7 +11,8 @@ from harness.record.artifact import ArtifactManifest
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
 from harness.results.efficiency import PEAK, roofline_frame
-from reports.chart import Chart, Panel, Series, draw
+from reports.chart import Panel, Series, draw
+from reports.drawing import Chart
 from reports.overview import Figure, figure
 from reports.text import clean, counted, number
 

@@ -20,8 +20,10 @@ from harness.measure.timing import timing_of
 from harness.record.run import RunRecord
 from harness.record.runner import Generation
 from harness.record.vocabulary import Source
-from reports.chart import Chart, Panel, Rule, Series, draw, nice_ticks, thinned
+from reports.chart import Panel, Rule, Series, draw
+from reports.drawing import Chart
 from reports.overview import cell_label
+from reports.scale import nice_ticks, thinned
 from reports.text import clean, counted, number
 
 _MAX_BINS: Final = 16

@@ -13,7 +13,8 @@ from harness.measure.timing import timing_of
 from harness.record.run import RunRecord
 from harness.record.vocabulary import Source
 from harness.results.speed import steadiness_of
-from reports.chart import Band, Chart, Mark, Panel, Series, Span, draw
+from reports.chart import Band, Mark, Panel, Series, Span, draw
+from reports.drawing import Chart
 from reports.latency import run_subtitle, speed_first
 from reports.overview import Figure, figure
 from reports.text import clean, counted, number, unit_name

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reports.chart import BOTTOM, TOP, WIDTH, Tick, compact, nice_ticks, tick_label
+from reports.chart import BOTTOM, TOP, WIDTH
+from reports.drawing import Tick
+from reports.scale import compact, nice_ticks, tick_label
 from reports.text import number
 
 

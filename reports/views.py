@@ -20,8 +20,8 @@ from harness.results.findings import RULES, Finding, find
 from reports import accuracy, artifacts, divergence, latency, overview, seed, speed, tables, thermal
 from reports.accuracy import LogitsRow, MismatchRow, PerplexityRow
 from reports.artifacts import ArtifactRow, QualityRow
-from reports.chart import Chart
 from reports.divergence import DivergenceRow
+from reports.drawing import Chart
 from reports.energy import EnergySection, energy_section
 from reports.latency import GenerationRow, MetricTable
 from reports.overview import Overview

@@ -41,9 +41,16 @@ def faults_of(browser: Any) -> list[tuple[str, str, str, str]]:
     return [tuple(item) for item in found]
 
 
+def test_axe_finds_no_serious_fault_in_the_fullest_report(browser, address) -> None:
+    browser.open(address("thorough"))
+    assert [fault for fault in faults_of(browser) if fault[0] in GRAVE] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", [*REPORTS[:4], "comparison", "history", *SITE])
 def test_axe_finds_no_serious_fault(browser, address, name, dark) -> None:
+    """Each takes a few seconds; all of them, a minute."""
     browser.open(address(name), dark=dark)
     assert [fault for fault in faults_of(browser) if fault[0] in GRAVE] == []
 

@@ -1,7 +1,8 @@
 import pytest
 
-from reports.chart import Band, Panel, Rule, Series, draw, nice_ticks, padded_range, thinned
+from reports.chart import Band, Panel, Rule, Series, draw
 from reports.paths import line_path, simplified
+from reports.scale import nice_ticks, padded_range, thinned
 from reports.timeline import Bar, timeline
 
 
