@@ -23,7 +23,7 @@ from pathlib import Path
 from .android_tools import AndroidTools
 from .profile import Profile, Zone
 from .sandbox import Interpreter
-from .shims import SHIMS
+from .shims import FALLBACKS, SHIMS
 
 RUNNER_NAME = "snapgate-runner"
 """A process of this name is what heats the phone."""
@@ -190,6 +190,9 @@ def _install_programs(folder: Path, tools: AndroidTools, interpreter: Interprete
             path.symlink_to("toybox")
         elif (host := _host_program(name)) is not None:
             _link_or_copy(host, path)
+        elif name in FALLBACKS:
+            path.write_text(FALLBACKS[name], encoding="ascii")
+            path.chmod(0o755)
     return shell, "toybox" if offered else "host"
 
 

@@ -108,6 +108,60 @@ _LOG = """\
 @PYTHON@ -m adbd.logcat log "$@"
 """
 
+_KILL = """\
+#!/system/bin/sh
+kill "$@"
+"""
+
+_PS = """\
+#!/system/bin/sh
+columns=pid,comm
+while [ "$#" -gt 0 ]; do
+  case "$1" in
+    -A|-e) ;;
+    -f|-ef|-Af) columns=user,pid,ppid,args ;;
+    -o) columns=$2; shift ;;
+    *) echo "ps: this phone does not know option $1" >&2; exit 1 ;;
+  esac
+  shift
+done
+IFS=,
+set -- $columns
+unset IFS
+titles=
+for column; do
+  case "$column" in
+    user|pid|ppid|stat|comm|args) titles="$titles $column" ;;
+    user=|pid=|ppid=|stat=|comm=|args=) ;;
+    *) echo "ps: this phone does not know column $column" >&2; exit 1 ;;
+  esac
+done
+[ -z "$titles" ] || echo "${titles# }" | tr a-z A-Z
+for folder in /proc/[0-9]*; do
+  { read -r state < "$folder/stat"; } 2> /dev/null || continue
+  comm=${state#*(}
+  comm=${comm%)*}
+  state=${state##*) }
+  ppid=${state#* }
+  args=$(tr '\\0' ' ' < "$folder/cmdline") 2> /dev/null
+  line=
+  for column; do
+    case "${column%=}" in
+      user) line="$line shell" ;;
+      pid) line="$line ${folder#/proc/}" ;;
+      ppid) line="$line ${ppid%% *}" ;;
+      stat) line="$line ${state%% *}" ;;
+      comm) line="$line $comm" ;;
+      args) line="$line ${args:-[$comm]}" ;;
+    esac
+  done
+  printf '%s\\n' "${line# }"
+done
+"""
+
+FALLBACKS: Mapping[str, str] = {"kill": _KILL, "ps": _PS}
+"""For what a harness wants of every phone and a small host (no procps) has not."""
+
 SHIMS: Mapping[str, str] = {
     "cmd": _CMD,
     "dumpsys": _DUMPSYS,

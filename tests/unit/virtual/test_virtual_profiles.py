@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from harness.virtual.android_tools import AndroidTools, find_android_tools
 from harness.virtual.profile import load_profile, profile_markers
 from harness.virtual.root import PhoneIdentity, build_root, prepare_boot
 from harness.virtual.sandbox import Interpreter
+from harness.virtual.shims import FALLBACKS
 
 NO_TOOLS = AndroidTools(mksh=None, toybox=None)
 PYTHON = Interpreter(program=Path("/usr/bin/python3"), mounts=(), home=None)
@@ -103,8 +106,29 @@ def test_the_hosts_programs_stand_in_where_android_tools_are_missing(tmp_path: P
     assert props["ro.snapgate.tools"] == "host"
     assert props["ro.snapgate.shell"] == Path("/bin/sh").resolve().name
     programs = tmp_path / "root/system/bin"
-    assert {"sh", "getprop", "sha256sum", "stat", "df", "timeout"} <= {path.name for path in programs.iterdir()}
+    assert {"sh", "getprop", "sha256sum", "stat", "df", "kill", "ps", "timeout"} <= {
+        path.name for path in programs.iterdir()
+    }
     assert all(path.is_file() for path in programs.iterdir())
+
+
+def test_a_host_without_procps_still_gives_a_phone_ps_and_kill(tmp_path: Path) -> None:
+    def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-c", FALLBACKS[name], name, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    with subprocess.Popen(["sleep", "612"]) as other:
+        try:
+            listed = run("ps", "-e", "-o", "pid=,ppid=,args=").stdout.splitlines()
+            assert f"{other.pid} {os.getpid()} sleep 612 " in listed
+            assert run("ps", "-o", "pid,comm").stdout.splitlines()[0] == "PID COMM"
+            assert f"{other.pid} sleep" in run("ps", "-A").stdout.splitlines()
+            assert run("ps", "-o", "vsz").stderr == "ps: this phone does not know column vsz\n"
+            assert run("ps", "--forest").returncode == 1
+            assert run("kill", "-TERM", str(other.pid)).returncode == 0
+            assert other.wait(20) == -signal.SIGTERM
+        finally:
+            other.kill()
 
 
 def test_android_tools_are_taken_where_the_host_has_them(tmp_path: Path) -> None:
