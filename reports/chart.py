@@ -49,6 +49,8 @@ class Series:
     """95 % interval of each value, drawn as a bar; empty: the values have none."""
     counts: tuple[int, ...] = ()
     """Samples behind each value; empty: a value is one reading."""
+    runs: tuple[str, ...] = ()
+    """Run of each value, where they are not all of ``run_id``"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +227,8 @@ def _series_data(all_series: tuple[Series, ...]) -> Iterable[dict[str, Any]]:
                 body["high"] = [None if pair is None else compact(pair[1]) for pair in series.intervals]
             if series.counts:
                 body["n_each"] = list(series.counts)
+            if series.runs:
+                body["run_ids"] = list(series.runs)
         yield body
 
 
@@ -276,7 +280,8 @@ def _series(
         if interval is not None:
             low, high = (round(place_y(end), 1) for end in interval)
             bars.append(f"M{at[0] / 10:g} {low:g}V{high:g}m-3 0h6M{at[0] / 10 - 3:g} {low:g}h6")
-        points.append((*at, x, y, _behind(interval, series.counts[index] if series.counts else None, panel.unit)))
+        more = _behind(interval, series.counts[index] if series.counts else None, panel.unit)
+        points.append((*at, x, y, f"{more}, run {series.runs[index]}" if series.runs else more))
     return SeriesView(
         name=series.name,
         run_id=series.run_id,

@@ -32,7 +32,7 @@ class EnergySection:
     table: MetricTable
     charts: tuple[Chart, ...]
     why: tuple[WhyRow, ...]
-    """The runs that no energy figure comes from, together where phone and reasons are the same"""
+    """Runs that the table says nothing of, together where phone and reasons are the same"""
 
 
 def energy_section(
@@ -48,11 +48,11 @@ def energy_section(
         note="medians; below them the 95 % interval, where there are samples for one",
         drop_empty=True,
     )
-    measured = {run_id for m in measurements if m.metric in columns and m.value is not None for run_id in m.run_ids}
+    told = {run_id for m in measurements if m.metric in columns for run_id in m.run_ids}
     return EnergySection(
         table=table,
         charts=tuple(chart for run in speed_first(journal) if (chart := _chart(run, hover_points)) is not None),
-        why=_why(run for run in journal.runs if run.run_id not in measured),
+        why=_why(run for run in journal.runs if run.run_id not in told),
     )
 
 

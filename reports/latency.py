@@ -84,7 +84,7 @@ def metric_table(
     note: str,
     drop_empty: bool = False,
 ) -> MetricTable:
-    """One row per cell, phone and source. ``drop_empty`` leaves out columns that no row has a value for."""
+    """One row per cell, phone and source. ``drop_empty`` leaves out columns that no row has a value or a reason for."""
     rows: dict[tuple[str, str | None, Source], dict[str, Measurement]] = {}
     cells: dict[tuple[str, str | None, Source], Cell] = {}
     for item in measurements:
@@ -95,7 +95,8 @@ def metric_table(
     names = [
         name
         for name in labels
-        if not drop_empty or any(name in row and row[name].value is not None for row in rows.values())
+        if not drop_empty
+        or any(name in row and (row[name].value is not None or row[name].reason) for row in rows.values())
     ]
     return MetricTable(
         table_id=table_id,

@@ -30,14 +30,21 @@ def line_path(strokes: Iterable[Sequence[tuple[int, int]]]) -> str:
 
 def dots_path(dots: Iterable[tuple[int, int]]) -> str:
     """A mark of no length for each whole pixel with a dot; the line's round ends make it visible. Of many dots, where
-    one covers the next, every second pixel in each direction."""
+    one covers the next, every second pixel in each direction; dots that touch above each other are one upright stroke.
+    """
     dots = list(dots)
     grid = 2 if len(dots) > MANY_DOTS else 1
+    strokes: list[list[int]] = []
+    for x, y in sorted({(grid * round(x / 10 / grid), grid * round(y / 10 / grid)) for x, y in dots}):
+        if strokes and strokes[-1][0] == x and y - strokes[-1][2] == grid:
+            strokes[-1][2] = y
+        else:
+            strokes.append([x, y, y])
     path = []
     before = (0, 0)
-    for at in sorted({(grid * round(x / 10 / grid), grid * round(y / 10 / grid)) for x, y in dots}):
-        path.append(f"m{at[0] - before[0]} {at[1] - before[1]}h0")
-        before = at
+    for x, top, bottom in strokes:
+        path.append(f"m{x - before[0]} {top - before[1]}" + (f"v{bottom - top}" if bottom > top else "h0"))
+        before = (x, bottom)
     return "".join(path).replace(" -", "-")
 
 

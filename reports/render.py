@@ -31,6 +31,7 @@ DETAILS: Final = (
     Detail(hover_points=48, stamp_values=60_000, charts=64, timelines=64),
     Detail(hover_points=0, stamp_values=60_000, charts=64, timelines=12),
     Detail(hover_points=0, stamp_values=60_000, charts=50, timelines=3),
+    Detail(hover_points=0, stamp_values=45_000, charts=50, timelines=3),
     Detail(hover_points=0, stamp_values=30_000, charts=32, timelines=8),
     Detail(hover_points=0, stamp_values=0, charts=8, timelines=4),
 )

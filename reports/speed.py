@@ -1,13 +1,15 @@
 """Speed as a function of something: of the prompt's length, of the depth in the context; and how gaps are distributed.
 
 Each chart is of one cell on one phone and pools its runs. Only repetitions that speed may be taken from are used: no
-warm-ups, nothing that wrote logits, no run that failed. What could not be drawn is said, from what the journal holds.
+warm-ups, nothing that wrote logits or was held back, no run that failed. What could not be drawn is said, from what the
+journal holds.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -53,14 +55,18 @@ class _Place:
 
 
 def _places(journal: Journal) -> tuple[_Place, ...]:
-    """One per cell, phone and source that has any run without an error."""
+    """One per cell, artifact, phone and source that has any run without an error."""
     groups: dict[tuple[object, ...], list[RunRecord]] = {}
     for run in journal.runs:
         if run.error is None:
-            groups.setdefault((run.cell, run.device.serial, run.source), []).append(run)
+            groups.setdefault((run.cell, run.artifact_id, run.device.serial, run.source), []).append(run)
+    alike = Counter((runs[0].cell, runs[0].device.serial) for runs in groups.values())
     return tuple(
         _Place(
-            label=clean(f"{cell_label(runs[0].cell)} on {runs[0].device.serial}"),
+            label=clean(
+                f"{cell_label(runs[0].cell)} on {runs[0].device.serial}"
+                + (f", artifact {runs[0].artifact_id}" if alike[runs[0].cell, runs[0].device.serial] > 1 else "")
+            ),
             emulated=runs[0].source is Source.VIRTUAL,
             synthetic=runs[0].source is Source.SYNTHETIC,
             pairs=tuple((run, g) for run in runs for g in run.log.generations if _counts(g)),
@@ -75,6 +81,7 @@ def _counts(generation: Generation) -> bool:
         and not generation.warmup
         and generation.step_with == "chunk"
         and generation.logits is None
+        and not generation.pace_ns
         and bool(generation.token_ns)
     )
 
@@ -160,7 +167,7 @@ def prompt_charts(journal: Journal, *, hover_points: int) -> Drawn:
 
 def _one_length(groups: dict[float, list[float]]) -> str:
     if not groups:
-        return "no repetition that speed may be taken from: all are warm-ups, wrote logits or made no token"
+        return "no repetition that speed may be taken from: all are warm-ups, wrote logits, were paced or made no token"
     (length, samples), *_ = groups.items()
     return f"all {counted(len(samples), 'repetition')} have one prompt length, {length:.0f} tokens, and two are needed"
 

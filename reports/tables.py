@@ -83,7 +83,6 @@ class VerdictRow:
     interval: str
     n: int
     limit: str
-    limit_source: str
     reason: str
     run_ids: tuple[str, ...]
     emulated: bool
@@ -98,6 +97,8 @@ class MetricDefinition:
     family: str
     better: str
     definition: str
+    limits: tuple[str, ...]
+    """Every limit it was judged by, and where that limit comes from"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +268,6 @@ def verdict_rows(journal: Journal, run_verdict: RunVerdict) -> tuple[VerdictRow,
                 interval=shown.interval,
                 n=verdict.n_samples,
                 limit=limit_text(limit, verdict.unit),
-                limit_source="" if limit is None else clean(provenance(limit)),
                 reason=clean(verdict.reason),
                 run_ids=run_ids,
                 emulated=emulated,
@@ -280,7 +280,11 @@ def verdict_rows(journal: Journal, run_verdict: RunVerdict) -> tuple[VerdictRow,
 
 def definitions(run_verdict: RunVerdict) -> tuple[MetricDefinition, ...]:
     """What each metric of the verdict table counts, in the order of the catalogue."""
-    used = {verdict.metric for verdict in run_verdict.verdicts}
+    used: dict[str, dict[str, None]] = {}
+    for verdict in run_verdict.verdicts:
+        limits = used.setdefault(verdict.metric, {})
+        if verdict.limit is not None:
+            limits[clean(f"{limit_text(verdict.limit, verdict.unit)}: {provenance(verdict.limit)}")] = None
     return tuple(
         MetricDefinition(
             metric=metric.name,
@@ -288,6 +292,7 @@ def definitions(run_verdict: RunVerdict) -> tuple[MetricDefinition, ...]:
             family=metric.family.value,
             better=metric.better,
             definition=metric.definition,
+            limits=tuple(used[metric.name]),
         )
         for metric in METRICS.values()
         if metric.name in used

@@ -35,6 +35,7 @@ _DECIMALS: Mapping[str, int] = MappingProxyType(
         "mW": 0,
         "mJ": 1,
         "count": 0,
+        "tokens": 0,
         "logits": 3,
         "ratio": 5,
         "fraction": 4,

@@ -26,6 +26,7 @@ from reports.energy import EnergySection, energy_section
 from reports.latency import GenerationRow, MetricTable
 from reports.overview import Overview
 from reports.roofline import RooflineSection, roofline_section
+from reports.suites import SuitesSection, suites_section
 from reports.tables import (
     ConditionRow,
     MetricDefinition,
@@ -56,7 +57,7 @@ class Detail:
     charts: int
     """Charts drawn per kind"""
     timelines: int
-    """Start-up timelines drawn"""
+    """Start-up timelines and run-to-run charts drawn, each"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,7 @@ class ReportView:
     thermal: ThermalSection
     memory: MetricTable
     energy: EnergySection
+    suites: SuitesSection
     roofline: RooflineSection
     findings: tuple[FindingRow, ...]
     no_findings: str
@@ -148,7 +150,7 @@ class ReportView:
         a, s = self.accuracy, self.latency
         return (
             *a.layers, *a.charts, *s.by_prompt, *s.by_depth, *s.distributions, *s.charts, *self.thermal.charts,
-            *self.energy.charts, *self.roofline.charts,
+            *self.energy.charts, *self.suites.charts, *self.roofline.charts,
         )  # fmt: skip
 
 
@@ -184,6 +186,7 @@ def report_view(
     )
     layers, layers_missing = divergence.layer_charts(manifests, hover_points=detail.hover_points)
     energy = energy_section(journal, measurements, phones, hover_points=detail.hover_points)
+    suites = suites_section(journal, measurements, phones, hover_points=detail.hover_points)
     findings = tuple(map(_finding, find(journal, measurements)))
     if stamps.left_out:
         left_out.append(f"the per-token stamps of {counted(stamps.left_out, 'generation')}")
@@ -257,6 +260,7 @@ def report_view(
             note="the largest of all runs",
         ),
         energy=dataclasses.replace(energy, charts=drawn(energy.charts, "battery power", detail.charts)),
+        suites=dataclasses.replace(suites, charts=drawn(suites.charts, "run-to-run", detail.timelines)),
         roofline=roofline_section(journal, measurements, manifests, hover_points=detail.hover_points),
         findings=findings,
         no_findings=_no_findings(journal, findings),

@@ -1,7 +1,7 @@
 import pytest
 
 from reports.chart import Band, Panel, Rule, Series, draw
-from reports.paths import line_path, simplified
+from reports.paths import dots_path, line_path, simplified
 from reports.scale import nice_ticks, padded_range, thinned
 from reports.timeline import Bar, timeline
 
@@ -62,6 +62,26 @@ def test_a_missing_reading_breaks_the_line_and_is_no_zero() -> None:
 def test_every_dot_is_drawn_by_itself() -> None:
     series = one_line((1.0, 2.0, 3.0), dots=True).panels[0].series[0]
     assert (series.path.count("m"), series.path.count("h0")) == (3, 3)
+
+
+def test_dots_that_touch_above_each_other_are_one_stroke() -> None:
+    assert dots_path([(500, 100), (500, 110), (500, 120), (500, 140), (530, 90)]) == "m50 10v2m0 2h0m3-5h0"
+
+
+def test_the_run_of_each_point_is_in_its_hover_text_and_in_the_data() -> None:
+    line = Series(name="load", x=(1.0, 2.0), y=(5.0, None), run_id=None, style=0, runs=("run-a", "run-b"))
+    chart = draw(
+        chart_id="c",
+        title="t",
+        subtitle="",
+        summary="",
+        x_label="run",
+        x_unit="",
+        panels=(Panel(label="load", unit="ms", series=(line,)),),
+    )
+    assert chart is not None
+    assert [point.hover for point in chart.panels[0].series[0].points] == ["load: 5.0 ms at run 1, run run-a"]
+    assert chart.data["panels"][0]["series"][0]["run_ids"] == ["run-a", "run-b"]
 
 
 def test_a_hover_text_says_value_unit_and_place() -> None:

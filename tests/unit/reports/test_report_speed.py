@@ -99,7 +99,7 @@ def test_repetitions_that_wrote_logits_or_failed_are_no_speed(journals):
     )
     journal = dataclasses.replace(journal, runs=(dataclasses.replace(run, log=log),))
     (why,) = prompt_charts(journal, hover_points=0).missing
-    assert why.endswith("all are warm-ups, wrote logits or made no token")
+    assert why.endswith("all are warm-ups, wrote logits, were paced or made no token")
     assert distribution_charts(journal, hover_points=0).charts == ()
 
 
