@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import ArtifactError
-from harness.record.codec import read_json, read_raw, to_json
+from harness.record.codec import read_json, read_raw, to_sparse_json
 from harness.record.vocabulary import DTYPE_BYTES, DType
 from harness.soc import BY_PART, KvPrecision, Precision
 
@@ -189,8 +189,8 @@ class ArtifactManifest:
 
     @property
     def artifact_id(self) -> str:
-        """The first 16 hex digits of the sha256 of the manifest in canonical JSON."""
-        text = json.dumps(to_json(self), sort_keys=True, separators=(",", ":"))
+        """The first 16 hex digits of the sha256 of the manifest as canonical JSON without default values."""
+        text = json.dumps(to_sparse_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

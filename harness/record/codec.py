@@ -17,7 +17,7 @@ from harness.errors import UserError
 T = TypeVar("T")
 
 _converter = make_converter(forbid_extra_keys=True, detailed_validation=True)
-_converter.register_unstructure_hook(PurePosixPath, str)
+_sparse = make_converter(omit_if_default=True)
 _converter.register_structure_hook(PurePosixPath, lambda value, _: PurePosixPath(value))
 
 
@@ -43,12 +43,20 @@ def _enum(value: Any, kind: type[StrEnum]) -> StrEnum:
 
 for _kind in (int, float, str, bool):
     _converter.register_structure_hook(_kind, _exact)
-_converter.register_unstructure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), str)
+for _each in (_converter, _sparse):
+    _each.register_unstructure_hook(PurePosixPath, str)
+    _each.register_unstructure_hook_func(lambda kind: isinstance(kind, type) and issubclass(kind, StrEnum), str)
 
 
 def to_json(value: object) -> Any:
     """Plain dicts, lists, strings and numbers for any record dataclass."""
     return _converter.unstructure(value)
+
+
+def to_sparse_json(value: object) -> Any:
+    """As ``to_json``, without the fields that have their default: a field that is added later, with a default, changes
+    nothing in what older records give."""
+    return _sparse.unstructure(value)
 
 
 def from_json(data: Any, kind: type[T], *, name: str) -> T:
