@@ -1,4 +1,4 @@
-"""``snapgate devices``: which phones are attached, and why each one is or is not usable."""
+"""``snapgate devices``: which phones are attached, why each one is or is not usable; ``restore`` after a crash."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 
 from harness.cli.command import Subcommands, port
+from harness.errors import InfraError, UserError
 from harness.record.codec import to_json
 from harness.soc import BY_PART
 
@@ -23,6 +24,10 @@ def add_command(commands: Subcommands) -> None:
     )
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(run=run)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", parser_class=type(parser))
+    undo = actions.add_parser("restore", help="put back what a run that crashed had set on the phones")
+    undo.add_argument("serials", nargs="*", metavar="SERIAL", help="default: every usable phone")
+    undo.set_defaults(run=run_restore)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,4 +51,36 @@ def run(arguments: argparse.Namespace) -> int:
         state = "usable" if info.usable else f"not usable: {info.reason}"
         android = f"Android {facts.android_release}, {facts.abi}"
         print(f"{info.transport:24} {facts.serial:16} {kind:8} {name}, {android}: {state}")
+    return 0
+
+
+def run_restore(arguments: argparse.Namespace) -> int:
+    """A phone that somebody holds is left alone: its holder puts it back. All trouble is told, the last one raised."""
+    from harness.device.adb import Adb
+    from harness.device.changes import restore
+    from harness.device.lease import Lease, default_state_dir
+    from harness.pool.local import discover
+
+    found = {info.facts.serial: info.facts for info in discover(arguments.adb_host, arguments.adb_port) if info.facts}
+    unknown = [serial for serial in arguments.serials if serial not in found]
+    if unknown:
+        raise UserError(
+            "no such phone",
+            found=", ".join(unknown),
+            expected=f"one of {', '.join(found) or 'none, as none is attached'}",
+            next_step="look at `snapgate devices`",
+        )
+    trouble: InfraError | None = None
+    for serial in arguments.serials or found:
+        device = Adb(arguments.adb_host, arguments.adb_port).device(found[serial].transport)
+        try:
+            with Lease.take(device, found[serial], holder="snapgate devices restore", state_dir=default_state_dir()):
+                done = restore(device)
+        except InfraError as exc:
+            trouble = exc
+            print(f"{serial}: {exc}")
+        else:
+            print(f"{serial}: {'put back ' + ', '.join(done) if done else 'nothing was left changed'}")
+    if trouble is not None:
+        raise trouble
     return 0

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final
 
@@ -327,7 +328,11 @@ class Lab:
         record = execute(
             phone,
             artifact,
-            workload,
+            replace(
+                workload,
+                demand=self._settings.demand(workload.name, virtual=phone.facts.virtual),
+                changes=self._settings.changes,
+            ),
             session_id=self._share.session_id,
             results_dir=self._settings.results,
             journal=self._writer,

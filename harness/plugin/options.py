@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from harness.device.changes import Change
+from harness.device.fitness import PROCEED, WAIT, Demand, Policy
 from harness.errors import UserError
 from harness.measure.paired import LOOKS, SMALLEST_EFFECT
 from harness.record.vocabulary import Family
 
 BUDGET_PAIRS: Final = LOOKS[-1]
 BUDGET_S: Final = 2 * 3600.0
+OF_THE_OUTPUT: Final = frozenset({"accuracy", "smoke", "edges", "tasks", "toy"})
+"""Workloads whose gates are about the output: heat does not change it."""
 
 
 class PhoneChoice(StrEnum):
@@ -54,6 +58,11 @@ class Settings:
     """Session to go on with; ``last``: the newest of the results folder"""
     plan: bool = False
     """Say what would run; run nothing"""
+    conditions: Policy | None = None
+    """When a phone is not fit to be measured; None: as the suite has it"""
+    conditions_s: float = WAIT.longest_s
+    changes: tuple[Change, ...] = ()
+    """Set on each phone for its runs"""
     ab_pairs: int = BUDGET_PAIRS
     ab_budget_s: float = BUDGET_S
     smallest_effect: float = SMALLEST_EFFECT
@@ -65,6 +74,12 @@ class Settings:
         if self.release:
             families.add(Family.PERFORMANCE)
         return frozenset(families)
+
+    def demand(self, workload: str, *, virtual: bool) -> Demand:
+        """Suites of speed wait, those of the output proceed, and nobody waits for a virtual phone unless told to."""
+        if self.conditions is not None:
+            return Demand(policy=self.conditions, longest_s=self.conditions_s, window_s=1 if virtual else WAIT.window_s)
+        return PROCEED if virtual or workload in OF_THE_OUTPUT else replace(WAIT, longest_s=self.conditions_s)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -86,8 +101,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--adb-host", default="127.0.0.1", help="host of the adb server (default: 127.0.0.1)")
     group.addoption(
         "--adb-port",
-        type=int,
-        default=int(os.environ.get("ANDROID_ADB_SERVER_PORT", "5037")),
+        default=os.environ.get("ANDROID_ADB_SERVER_PORT", "5037"),
         help="port of the adb server (default: ANDROID_ADB_SERVER_PORT, or 5037)",
     )
     group.addoption("--results", type=Path, default=Path("out"), metavar="DIR", help="where to write (default: out)")
@@ -151,6 +165,27 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="PERCENT",
         help="how much worse the candidate has to be to matter (default: %(default)g)",
     )
+    group.addoption(
+        "--conditions",
+        choices=["suite", *(str(policy) for policy in Policy)],
+        default="suite",
+        help="a phone that is hot, busy, lit or limited: wait, refuse, or proceed, which makes speed, heat and power "
+        "INVALID (default: suites of speed wait, those of the output proceed)",
+    )
+    group.addoption(
+        "--conditions-minutes",
+        type=float,
+        default=WAIT.longest_s / 60,
+        metavar="MIN",
+        help="the longest wait before one run (default: %(default)g)",
+    )
+    group.addoption(
+        "--set-phone",
+        action="append",
+        choices=[str(change) for change in Change],
+        default=[],
+        help="set this on the phone for each run and put it back after it; may be repeated",
+    )
     group.addoption("--snapgate", action="store_true", help="take part even if no test below suites/ was asked for")
 
 
@@ -167,7 +202,7 @@ def read_settings(config: pytest.Config) -> Settings:
         spread=Spread(config.getoption("--spread")),
         release=config.getoption("--release"),
         adb_host=config.getoption("--adb-host"),
-        adb_port=config.getoption("--adb-port"),
+        adb_port=_port(config.getoption("--adb-port")),
         results=Path(config.getoption("--results")).resolve(),
         artifacts=Path(config.getoption("--artifacts")).resolve(),
         models=(models or root / "models" / "catalogue.toml").resolve(),
@@ -177,10 +212,24 @@ def read_settings(config: pytest.Config) -> Settings:
         baselines=tuple(path.resolve() for path in config.getoption("--baseline")),
         resume=config.getoption("--resume"),
         plan=config.getoption("--plan"),
+        conditions=None if config.getoption("--conditions") == "suite" else Policy(config.getoption("--conditions")),
+        conditions_s=60.0 * config.getoption("--conditions-minutes"),
+        changes=tuple(Change(name) for name in config.getoption("--set-phone")),
         ab_pairs=config.getoption("--ab-pairs"),
         ab_budget_s=60.0 * config.getoption("--ab-minutes"),
         smallest_effect=config.getoption("--smallest-effect") / 100,
     )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+        raise UserError(
+            "the port of the adb server is no port",
+            found=repr(text),
+            expected="1 to 65535",
+            next_step="correct --adb-port, or the variable ANDROID_ADB_SERVER_PORT",
+        )
+    return int(text)
 
 
 def _check_ab(config: pytest.Config, ab: Path | None, journal: Path | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.adb import Adb
+from harness.device.changes import restore
 from harness.device.identity import confirm, read_facts
 from harness.device.lease import Lease, default_state_dir
 from harness.device.phone import LeasedPhone
@@ -75,7 +76,8 @@ def acquire(
     """Hold a phone: nobody else runs on it until ``release``. ``holder`` is shown to whoever is refused.
 
     Raises ``LeaseError`` naming the holder, ``PhoneLostError`` when the transport now leads to another phone or none,
-    ``PhoneStorageError`` when programs cannot run from its storage.
+    ``PhoneStorageError`` when programs cannot run from its storage. What a run that crashed had set on the phone is
+    put back first.
     """
     device = Adb(adb_host, adb_port).device(facts.transport)
     now, reason = confirm(device, facts)
@@ -86,6 +88,7 @@ def acquire(
         store = PhoneStore(device)
         store.prepare()
         store.clean()
+        restore(device)
     except BaseException:
         lease.release()
         raise

@@ -73,6 +73,27 @@ class Conditions:
     storage_available_bytes: int | None
     uptime_s: float | None
     violations: tuple[str, ...]
+    charger: str | None = None
+    """``ac``, ``usb``, ``wireless``, ``dock`` or ``none``"""
+    trend_celsius_per_min: float | None = None
+    """How fast the skin (without such a sensor, the battery) warms; negative: it cools."""
+    screen_on: bool | None = None
+    airplane_mode: bool | None = None
+    power_saver: bool | None = None
+    refresh_hz: float | None = None
+    background_load: float | None = None
+    """Share of all CPUs that others kept busy, 0..1"""
+    governors: tuple[str, ...] = ()
+    """Of the CPU clusters, in the kernel's order; empty: not readable"""
+    clock_limits: tuple[str, ...] = ()
+    """Clusters whose highest clock is held below what the hardware can"""
+    since_last_run_s: float | None = None
+    """Since SnapGate's last run on this phone; None: none since it booted."""
+    changed: tuple[str, ...] = ()
+    """What SnapGate had set on the phone for this run, and puts back"""
+    policy: str = "proceed"
+    """``wait``, ``refuse`` or ``proceed``"""
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +119,8 @@ class RunError:
     kind: str
     """Class name of the error: PhoneLostError, RunnerError, ..."""
     message: str
+    transient: bool = False
+    """The same run may well succeed if tried once more"""
 
 
 QNN: Final = "qnn"

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from harness.device.conditions import read_conditions
+from harness.device.changes import apply, restore
+from harness.device.conditions import note_run, read_conditions
+from harness.device.fitness import meet, refuse_unfit
 from harness.device.identity import confirm, read_boot_id
 from harness.device.phone import LeasedPhone
 from harness.device.sensors import SensorRecorder
@@ -80,13 +82,21 @@ class Attempt:
 
 def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
     """Fill ``attempt``. Faults of the lab end up in it; a phone that can be reached is left as it was."""
-    phone = plan.phone
+    phone, workload = plan.phone, plan.workload
     name = plan.run_id if number == 1 else f"{plan.run_id}-retry"
     try:
         confirm(phone.device, phone.facts)
-        phone.lease.renew(plan.workload.deadline_s + 900)
+        phone.lease.renew(workload.deadline_s + workload.demand.longest_s + 900)
         attempt.boot_id = read_boot_id(phone.device)
-        attempt.conditions = read_conditions(phone.device)
+        changed = apply(phone.device, workload.changes)
+        found = meet(
+            workload.demand,
+            lambda: read_conditions(phone.device, window_s=workload.demand.window_s),
+            phone=phone.facts.serial,
+            say=plan.progress,
+        )
+        attempt.conditions = replace(found, changed=changed)
+        refuse_unfit(workload.demand, attempt.conditions, phone=phone.facts.serial)
         pushed = phone.store.ensure(plan.files, progress=plan.progress)
         attempt.bytes_pushed, attempt.push_s = pushed.bytes_pushed, pushed.seconds
         _run_and_pull(plan, attempt, name)
@@ -103,12 +113,18 @@ def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
 
 
 def _tidy(phone: LeasedPhone, name: str) -> None:
-    """Take the run folder off the phone. A cable that was pulled and put back needs a moment first."""
-    try:
+    """Leave the phone as it was found. A cable that was pulled and put back needs a moment first."""
+
+    def leave() -> None:
         phone.store.remove_run_folder(name)
+        note_run(phone.device)
+        restore(phone.device)
+
+    try:
+        leave()
     except InfraError:
         if phone.device.wait(_BACK_S):
-            phone.store.remove_run_folder(name)
+            leave()
 
 
 def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from harness.device.fitness import goes_by
 from harness.record.run import Conditions
 
-_PASSING: Final = ("battery ", "thermal status ", "booted ")
-"""How violations of ``harness.device.conditions`` begin that go by themselves: heat, and a fresh boot."""
 _EVERY_S: Final = 10.0
 
 
@@ -25,12 +24,8 @@ def settle(
     deadline = clock() + longest_s
     while True:
         conditions = read()
-        passing = [text for text in conditions.violations if _goes_by(text)]
+        passing = [text for text in conditions.violations if goes_by(text)]
         if not passing or len(passing) < len(conditions.violations) or clock() >= deadline:
             return conditions
         say(f"waiting for the phone to settle: {'; '.join(passing)}")
         sleep(_EVERY_S)
-
-
-def _goes_by(violation: str) -> bool:
-    return violation.startswith(_PASSING) and not violation.endswith("%")

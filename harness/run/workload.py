@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from harness.errors import UserError
+from harness.device.changes import Change
+from harness.device.fitness import PROCEED, Demand
 from harness.record.artifact import Artifact, ArtifactManifest
 from harness.record.job import DEFAULT_OPTIONS, JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Prompt, RunOptions
 
@@ -28,6 +30,10 @@ class Workload:
     deadline_s: float = 600.0
     stall_s: float = 300.0
     options: RunOptions = DEFAULT_OPTIONS
+    demand: Demand = PROCEED
+    """What is done when the phone is not fit to be measured"""
+    changes: tuple[Change, ...] = ()
+    """Set on the phone before the run, and put back after it"""
 
     @property
     def expects_prompt_sensitivity(self) -> bool:

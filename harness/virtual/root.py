@@ -83,6 +83,10 @@ def build_root(
         encoding="utf-8",
     )
     (vdev / "board.json").write_text(json.dumps(_board(profile), indent=1), encoding="utf-8")
+    (vdev / "dumpsys/power").write_text("  mWakefulness=Asleep\n", encoding="ascii")
+    (vdev / "dumpsys/display").write_text(
+        '  DisplayInfo{"Built-in Screen", state ON, renderFrameRate 120.00001}\n', encoding="ascii"
+    )
     _build_sys(vdev / "sys", profile)
 
 
@@ -92,6 +96,7 @@ def prepare_boot(folder: Path) -> str:
     boot_id = str(uuid.uuid4())
     (vdev / "boot_id").write_text(boot_id + "\n", encoding="ascii")
     (vdev / "log").write_text("", encoding="ascii")
+    (vdev / "fixed_performance").write_text("false\n", encoding="ascii")
     static = (vdev / "static_props").read_text(encoding="utf-8").splitlines()
     kept = dict(line.split("=", 1) for line in static)
     props = vdev / "props"

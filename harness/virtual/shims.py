@@ -85,8 +85,52 @@ fi
 
 _CMD = """\
 #!/system/bin/sh
+case "$1 $2 $3" in
+  "connectivity airplane-mode enable") exec settings put global airplane_mode_on 1 ;;
+  "connectivity airplane-mode disable") exec settings put global airplane_mode_on 0 ;;
+  "power set-fixed-performance-mode-enabled true"|"power set-fixed-performance-mode-enabled false")
+    echo "$3" > /dev/vdev/fixed_performance; exit 0 ;;
+esac
 echo "cmd: Can't find service: $1" >&2
 exit 20
+"""
+
+_SETTINGS = """\
+#!/system/bin/sh
+touch /dev/vdev/settings
+now=null
+while IFS='=' read -r key value; do
+  [ "$key" = "$2.$3" ] && now=$value
+done < /dev/vdev/settings
+case "$1" in
+  get) echo "$now"; exit 0 ;;
+  put) [ "$#" -eq 4 ] || { echo "settings: put NAMESPACE KEY VALUE" >&2; exit 255; } ;;
+  delete) ;;
+  *) echo "settings: this phone does not know $1" >&2; exit 255 ;;
+esac
+{
+  while IFS='=' read -r key value; do
+    [ "$key" = "$2.$3" ] || printf '%s=%s\\n' "$key" "$value"
+  done < /dev/vdev/settings
+  [ "$1" = put ] && printf '%s=%s\\n' "$2.$3" "$4"
+} > /dev/vdev/.settings.$$
+mv /dev/vdev/.settings.$$ /dev/vdev/settings
+case "$2.$3" in
+  system.peak_refresh_rate)
+    rate=120.00001
+    [ "$1" = put ] && rate=$4
+    echo "  DisplayInfo{\\"Built-in Screen\\", state ON, renderFrameRate $rate}" > /dev/vdev/dumpsys/display ;;
+esac
+exit 0
+"""
+
+_INPUT = """\
+#!/system/bin/sh
+case "$1 $2" in
+  "keyevent 223") echo "  mWakefulness=Asleep" > /dev/vdev/dumpsys/power ;;
+  "keyevent 224") echo "  mWakefulness=Awake" > /dev/vdev/dumpsys/power ;;
+  *) echo "input: this phone takes keyevent 223 and 224 only" >&2; exit 255 ;;
+esac
 """
 
 _REBOOT = """\
@@ -166,8 +210,10 @@ SHIMS: Mapping[str, str] = {
     "cmd": _CMD,
     "dumpsys": _DUMPSYS,
     "getprop": _GETPROP,
+    "input": _INPUT,
     "log": _LOG,
     "logcat": _LOGCAT,
     "reboot": _REBOOT,
     "setprop": _SETPROP,
+    "settings": _SETTINGS,
 }
