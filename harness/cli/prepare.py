@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.cli.command import Subcommands, printer
 from harness.compiler.stages import Measured
+from harness.errors import UserError
 from harness.measure.statistics import perplexity_ratio_interval
 from harness.model.hub import locate
 from harness.record.artifact import ArtifactManifest
@@ -32,13 +33,50 @@ def add_command(commands: Subcommands) -> None:
         help="precision of keys and values (default: kvfp16 with fp16; else kv8 if it costs under 0.1 %% perplexity "
         "against kv16 on the held-out text, measured)",
     )
-    parser.add_argument("--context", type=int, default=512, metavar="CL", help="context length (default: 512)")
-    parser.add_argument("--prefill", type=int, default=64, metavar="N", help="tokens per prefill step (default: 64)")
+    parser.add_argument(
+        "--context",
+        type=_sizes,
+        default=(512,),
+        metavar="CL[,CL]",
+        help="context length (default: 512); of several, each artifact goes to a folder clCL of its own below --out",
+    )
+    parser.add_argument(
+        "--prefill",
+        type=_sizes,
+        default=(64,),
+        metavar="N[,N]",
+        help="tokens per prefill step (default: 64); of several, each gets a graph",
+    )
     parser.add_argument(
         "--rmsnorm",
         choices=["operator", "basic"],
         default="operator",
         help="RMSNorm as one operator (most precise) or in basic operators (default: operator)",
+    )
+    parser.add_argument(
+        "--attention",
+        choices=["multi-head", "per-head"],
+        default="multi-head",
+        help="all heads in one MatMul and Softmax, or each on its own (default: multi-head)",
+    )
+    parser.add_argument(
+        "--linear",
+        choices=["matmul", "conv"],
+        default="matmul",
+        help="linear layers as MatMul, or as Conv with a 1x1 kernel (default: matmul)",
+    )
+    parser.add_argument(
+        "--logits",
+        choices=["all", "last"],
+        default="all",
+        help="logits of every token of a prefill step, or of the last one; SnapGate's runner needs all (default: all)",
+    )
+    parser.add_argument(
+        "--embeddings",
+        choices=["graph", "host"],
+        default="graph",
+        help="look token ids up in the graph, or take input_embeds, rows of embeddings.bin; SnapGate's runner needs "
+        "graph (default: graph)",
     )
     parser.add_argument(
         "--weights",
@@ -92,6 +130,26 @@ def add_command(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    repeated = len(set(arguments.context)) < len(arguments.context)
+    if repeated or (len(arguments.context) > 1 and (arguments.write_encodings or arguments.measurements)):
+        raise UserError(
+            "several context lengths cannot be prepared so",
+            found="one of them twice" if repeated else "--write-encodings or --measurements, one file for all of them",
+            expected="different lengths, and files that are written for one",
+            next_step="prepare them one by one",
+        )
+    for context in arguments.context:
+        out = arguments.out if len(arguments.context) == 1 else arguments.out / f"cl{context}"
+        _prepare_one(arguments, context, out)
+    return 0
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """``512`` or ``512,1024``."""
+    return tuple(int(part) for part in text.split(","))
+
+
+def _prepare_one(arguments: argparse.Namespace, context: int, out: Path) -> None:
     from harness.compiler.exports import export_encodings
     from harness.compiler.prepare import prepare
 
@@ -101,13 +159,17 @@ def run(arguments: argparse.Namespace) -> int:
         soc=find_soc(arguments.soc),
         precision=Precision(arguments.precision),
         kv=None if arguments.kv is None else KvPrecision(arguments.kv),
-        context=arguments.context,
+        context=context,
         prefill=arguments.prefill,
         rmsnorm=arguments.rmsnorm,
+        attention=arguments.attention,
+        linear=arguments.linear,
+        logits=arguments.logits,
+        embeddings=arguments.embeddings,
         weights=arguments.weights,
         overrides=arguments.overrides,
         shards=arguments.shards,
-        out=arguments.out,
+        out=out,
         calibration=arguments.calibration,
         heldout=arguments.heldout,
         progress=progress,
@@ -118,7 +180,6 @@ def run(arguments: argparse.Namespace) -> int:
     for line in accuracy_lines(artifact.manifest):
         print(line)
     print(f"{artifact.folder}")
-    return 0
 
 
 def _write_measured(path: Path | None, stages: tuple[Measured, ...]) -> None:

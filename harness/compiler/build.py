@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +14,13 @@ from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.figures import graph_spec, measured_accuracy
 from harness.compiler.recipe import Plan, choose_kv, overrides_sha256, shard_cuts
 from harness.compiler.stages import Meter, Stage, Stages, plain
+from harness.model.architecture import Role
 from harness.model.checkpoint import Checkpoint
 from harness.model.decoder import Decoder
+from harness.model.embeddings import with_embeddings
 from harness.model.encodings_file import read_encodings, write_encodings
+from harness.model.form import Embeddings, GraphForm, Logits
+from harness.model.interface import INPUT_EMBEDS
 from harness.model.perplexity import Corpus, measure_perplexity
 from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import ENGINE, CpuGraph
@@ -27,7 +31,9 @@ from harness.record.comparison import Leg
 from harness.soc import KvPrecision, Precision, check_precision
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
+    from numpy.typing import NDArray
 
     from harness.model.calibrate import CalibrationText, Range
     from harness.model.graph import FloatType
@@ -40,6 +46,8 @@ MAX_GRAPH_RUNS: Final = 2000
 MAX_WORK: Final = 1e12
 """Tokens times parameters of one perplexity figure: of a model of 0.5 B, 8 windows."""
 MIN_WINDOWS: Final = 8
+LAST_ROW: Final = "_last"
+"""Behind the name of a graph that puts out the logits of its last token only."""
 COMPILE_SECONDS_PER_BILLION: Final = 3600.0
 """Deadline of a compile, a billion parameters, beside half an hour for any."""
 
@@ -71,7 +79,7 @@ class Built:
     """In the order of the manifest's contexts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Builder:
     checkpoint: Checkpoint
     plan: Plan
@@ -122,11 +130,28 @@ class Builder:
         """Of the compiled graph, without its suffix; shards are counted from 1."""
         return f"{kv}_ar{n_tokens}" + ("" if self.n_shards == 1 else f"_shard{shard}")
 
-    def graph_paths(self, graphs: Stage, kv: KvPrecision) -> dict[int, list[Path]]:
+    def graph_paths(self, graphs: Stage, kv: KvPrecision, *, compiled: bool = False) -> dict[int, list[Path]]:
+        """The graphs with logits of every token, or those that are ``compiled``."""
         return {
-            n: [graphs.path / f"{self.graph_name(kv, n, shard)}.onnx" for shard in range(1, self.n_shards + 1)]
+            n: [
+                graphs.path / f"{self.graph_name(kv, n, shard)}{self._variants(n)[-1][0] if compiled else ''}.onnx"
+                for shard in range(1, self.n_shards + 1)
+            ]
             for n in self.plan.graph_sizes
         }
+
+    def _variants(self, n_tokens: int) -> tuple[tuple[str, GraphForm], ...]:
+        """Ends of the names of an AR-N graph and its forms; the last is compiled, the first has all logits."""
+        form = self.plan.form
+        whole = ("", replace(form, logits=Logits.ALL))
+        return (whole, (LAST_ROW, form)) if form.logits is Logits.LAST and n_tokens > 1 else (whole,)
+
+    @cached_property
+    def embeddings(self) -> NDArray[np.float32] | None:
+        """(vocabulary, hidden), where the host looks them up."""
+        if self.plan.form.embeddings is Embeddings.GRAPH:
+            return None
+        return self.checkpoint.weight(Role.EMBEDDING)
 
     def _float_paths(self, fp32: Stage) -> dict[int, list[Path]]:
         return {n: [fp32.path / f"{Leg.FP32}_ar{n}.onnx"] for n in self.plan.graph_sizes}
@@ -139,12 +164,12 @@ class Builder:
             "tools": dict(self.tools),
             "context": self.plan.context_length,
             "sizes": list(self.plan.graph_sizes),
-            "rmsnorm": self.plan.rmsnorm,
+            **asdict(self.plan.form),
         }
 
     def _float_graphs(self, float_type: FloatType) -> Stage:
         """fp32 whole, for the reference; fp16 in the shards that are compiled."""
-        from harness.model.graph import FloatType, RmsNorm, build_graph
+        from harness.model.graph import FloatType, build_graph
         from harness.model.storage import TensorStore, save_graph
 
         half = float_type is FloatType.FLOAT16
@@ -152,27 +177,32 @@ class Builder:
         def make(folder: Path) -> None:
             with TensorStore(folder / f"{Leg.GRAPH if half else Leg.FP32}.data") as store:
                 for n_tokens in self.plan.graph_sizes:
-                    model = build_graph(
-                        self.checkpoint,
-                        n_tokens=n_tokens,
-                        context_length=self.plan.context_length,
-                        float_type=float_type,
-                        rmsnorm=RmsNorm(self.plan.rmsnorm),
-                        store=store,
-                        progress=lambda line: self.progress(f"building the {float_type} graphs: {line}"),
-                    )
-                    if not half:
-                        save_graph(folder / f"{Leg.FP32}_ar{n_tokens}.onnx", model)
-                        continue
-                    for shard, part in enumerate(split_graph(model, self._cuts), start=1):
-                        save_graph(folder / f"{self.graph_name(KvPrecision.KVFP16, n_tokens, shard)}.onnx", part)
+                    for end, form in self._variants(n_tokens):
+                        model = build_graph(
+                            self.checkpoint,
+                            n_tokens=n_tokens,
+                            context_length=self.plan.context_length,
+                            float_type=float_type,
+                            form=form,
+                            store=store,
+                            progress=lambda line: self.progress(f"building the {float_type} graphs: {line}"),
+                        )
+                        if not half:
+                            save_graph(folder / f"{Leg.FP32}_ar{n_tokens}{end}.onnx", model)
+                            continue
+                        for shard, part in enumerate(split_graph(model, self._cuts), start=1):
+                            name = self.graph_name(KvPrecision.KVFP16, n_tokens, shard)
+                            save_graph(folder / f"{name}{end}.onnx", part)
 
         decided_by = self._base() | {"float_type": str(float_type), "cuts": list(self._cuts) if half else []}
         return self.stages.folder(f"{float_type} graphs", decided_by, make)
 
     def _decoder(self, paths: Mapping[int, Sequence[Path]]) -> Decoder:
         """The graphs of a leg on the CPU."""
-        runners = [as_one([CpuGraph(path, graph_spec(path, n)) for path in paths[n]]) for n in paths]
+        runners = [
+            with_embeddings(as_one([CpuGraph(path, graph_spec(path, n)) for path in paths[n]]), self.embeddings)
+            for n in paths
+        ]
         return Decoder(
             runners,
             self.checkpoint.facts,
@@ -248,8 +278,12 @@ class Builder:
                 context_length=self.plan.context_length,
                 mask_value=mask,
                 folder=fp32.path,
+                embeddings=self.embeddings,
                 progress=self.progress,
             )
+            if self.embeddings is not None:  # tokens that the text does not reach must fit as well
+                table = self.embeddings
+                found[INPUT_EMBEDS] = Range(low=float(table.min()), high=float(table.max()))
             return _Ranges(ranges={name: (seen.low, seen.high) for name, seen in found.items()})
 
         decided_by = {"graphs": fp32.key, "text": plain(text), "mask": mask}
@@ -290,8 +324,8 @@ class Builder:
                 check_precision(Precision.W8A16_FP16ATTN, plan.soc)
         parts: list[onnx.ModelProto] = []
         with TensorStore(folder / f"{Leg.GRAPH}.data") as store:
-            for n_tokens in plan.graph_sizes:
-                whole = load_graph(fp32.path / f"{Leg.FP32}_ar{n_tokens}.onnx")
+            for n_tokens, end in [(n, end) for n in plan.graph_sizes for end, _ in self._variants(n)]:
+                whole = load_graph(fp32.path / f"{Leg.FP32}_ar{n_tokens}{end}.onnx")
                 for shard, part in enumerate(split_graph(whole, self._cuts), start=1):
                     model = quantize_graph(
                         part,
@@ -303,11 +337,11 @@ class Builder:
                         store=store,
                         progress=lambda line: self.progress(f"quantising: {line}"),
                     )
-                    if n_tokens == plan.prefill_tokens:
+                    if (n_tokens, end) == (plan.prefill_tokens, ""):
                         parts.append(model)
                     for kv in plan.kv_candidates:
                         candidate = model if scheme.activation_bits == 8 else with_cache(model, kv, facts.n_layers)
-                        save_graph(folder / f"{self.graph_name(kv, n_tokens, shard)}.onnx", candidate)
+                        save_graph(folder / f"{self.graph_name(kv, n_tokens, shard)}{end}.onnx", candidate)
         write_encodings(folder / ENCODINGS_NAME, encodings_of(prefill, laid.table, laid.floats, parts, folder))
         self._check_edges(folder)
 
@@ -315,10 +349,12 @@ class Builder:
         from harness.model.quantized_io import check_quantized_io
 
         for kv in self.plan.kv_candidates:
-            for n_tokens in self.plan.graph_sizes:
-                for shard in range(1, self.n_shards + 1):
-                    spec = graph_spec(folder / f"{self.graph_name(kv, n_tokens, shard)}.onnx", n_tokens)
-                    check_quantized_io(spec.inputs, spec.outputs, self.checkpoint.facts.n_layers)
+            for compiled in (False, True):
+                for n_tokens, paths in self.graph_paths(
+                    Stage(path=folder, files_sha256={}), kv, compiled=compiled
+                ).items():
+                    for spec in (graph_spec(path, n_tokens) for path in paths):
+                        check_quantized_io(spec.inputs, spec.outputs, self.checkpoint.facts.n_layers)
 
     def _four_bit_weights(
         self, fp32: Stage, model: onnx.ModelProto, text: CalibrationText
@@ -340,6 +376,7 @@ class Builder:
                 context_length=plan.context_length,
                 mask_value=scheme.mask_value,
                 folder=fp32.path,
+                embeddings=self.embeddings,
                 progress=self.progress,
             )
         return keep_grids(self.checkpoint, rounded, block=scheme.block, progress=self.progress)
@@ -361,13 +398,17 @@ class Builder:
             "accuracy",
             decided_by,
             _Accuracy,
-            lambda: _Accuracy(figures=measured_accuracy(legs, self.plan, self.checkpoint.facts, corpus, self.progress)),
+            lambda: _Accuracy(figures=self._measured_accuracy(legs, corpus)),
         ).figures
+
+    def _measured_accuracy(self, legs: tuple[Sequence[Path], Sequence[Path]], corpus: Corpus) -> AccuracyFigures | None:
+        facts = self.checkpoint.facts
+        return measured_accuracy(legs, self.plan, facts, corpus, self.progress, embeddings=self.embeddings)
 
     def _binaries(self, graphs: Stage, kv: KvPrecision) -> tuple[tuple[Stage, Compiled], ...]:
         found = []
         for n_tokens in self.plan.graph_sizes:
-            for shard, path in enumerate(self.graph_paths(graphs, kv)[n_tokens], start=1):
+            for shard, path in enumerate(self.graph_paths(graphs, kv, compiled=True)[n_tokens], start=1):
                 found.append(self._binary(graphs, path, n_tokens, shard))
         return tuple(found)
 

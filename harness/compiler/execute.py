@@ -14,6 +14,7 @@ from harness.compiler.call import call_worker
 from harness.compiler.messages import BinaryGraph, ExecuteRequest, WorkerRequest
 from harness.errors import CompileError
 from harness.model.decoder import Decoder
+from harness.model.embeddings import table_of, with_embeddings
 from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec
 
@@ -71,11 +72,12 @@ def emulated_decoder(artifact: Artifact) -> Decoder:
     """The artifact's context binaries, stepped exactly as the native runner steps them."""
     manifest = artifact.manifest
     sizes = sorted({1, manifest.recipe.prefill_tokens}, reverse=True)
+    table = table_of(artifact)
+    chains = [
+        [EmulatedGraph(artifact.path(context.file), graph) for context, graph in manifest.chain(n)] for n in sizes
+    ]
     return Decoder(
-        [
-            as_one([EmulatedGraph(artifact.path(context.file), graph) for context, graph in manifest.chain(n_tokens)])
-            for n_tokens in sizes
-        ],
+        [with_embeddings(as_one(chain), table) for chain in chains],
         manifest.model,
         context_length=manifest.recipe.context_length,
         mask_value=manifest.recipe.mask_value,

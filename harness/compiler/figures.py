@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.compiler.recipe import Plan
 from harness.model.perplexity import Corpus
 from harness.model.recipes import FLOAT_MASK_VALUE, mask_value
 from harness.record.artifact import AccuracyFigures, GraphSpec, ModelFacts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def measured_accuracy(
@@ -17,10 +22,13 @@ def measured_accuracy(
     facts: ModelFacts,
     corpus: Corpus,
     progress: Callable[[str], None],
+    *,
+    embeddings: NDArray[np.float32] | None = None,
 ) -> AccuracyFigures | None:
     """Per-layer and logits SNR and top-1 agreement of the prefill graph; None where no window fills a chunk.
 
-    ``legs``: the fp32 graph, and the graph that is compiled, each perhaps in shards.
+    ``legs``: the fp32 graph, and the graph that is compiled, each perhaps in shards. ``embeddings``: the table of
+    graphs that take its rows.
     """
     from harness.model.accuracy import measure_accuracy
 
@@ -33,6 +41,7 @@ def measured_accuracy(
         facts,
         context_length=plan.context_length,
         mask_values=(FLOAT_MASK_VALUE, mask_value(plan.precision)),
+        embeddings=embeddings,
         progress=progress,
     )
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from harness.compiler.stages import Measured, Meter, Stage, Stages
 from harness.compiler.staging import publish, staging_folder
 from harness.errors import HostError, UserError
 from harness.model.checkpoint import TOKENIZER, Checkpoint, load_checkpoint
+from harness.model.embeddings import EMBEDDINGS_FILE
 from harness.model.encodings_file import read_encodings
 from harness.model.perplexity import Corpus, load_corpus, read_text
 from harness.model.recipes import SCHEMES, mask_value
@@ -57,8 +58,12 @@ def prepare(
     precision: Precision,
     kv: KvPrecision | None = None,
     context: int = 512,
-    prefill: int = 64,
+    prefill: int | Sequence[int] = 64,
     rmsnorm: str = "operator",
+    attention: str = "multi-head",
+    linear: str = "matmul",
+    logits: str = "all",
+    embeddings: str = "graph",
     weights: str = "rtn",
     overrides: Path | None = None,
     shards: int | None = None,
@@ -72,7 +77,8 @@ def prepare(
 
     ``calibration``: plain text for quantised precisions; without it the float model writes its own. ``heldout``: text
     for perplexity, never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity
-    is measured. ``shards``: pieces the model is cut into; default as few as the HTP's limits allow.
+    is measured. ``prefill``: tokens a prefill step, of one graph or several. ``shards``: pieces the model is cut into;
+    default as few as the HTP's limits allow.
     ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
     ``measured`` is told what every stage took, unless a finished artifact is taken. On failure nothing half-written
     stays; stages that were finished do, and the next preparation goes on from them.
@@ -82,13 +88,19 @@ def prepare(
     source = load_checkpoint(checkpoint, progress=progress)
     for note in source.notes:
         progress(f"note: {note}")
+    sizes = (prefill,) if isinstance(prefill, int) else tuple(sorted(prefill, reverse=True))
     plan = Plan(
         soc=soc,
         precision=precision,
         kv=kv,
         context_length=context,
-        prefill_tokens=prefill,
+        prefill_tokens=sizes[0],
+        other_prefill_tokens=sizes[1:],
         rmsnorm=rmsnorm,
+        attention=attention,
+        linear=linear,
+        logits=logits,
+        embeddings=embeddings,
         weights=weights,
         overrides=overrides,
         shards=shards,
@@ -129,7 +141,11 @@ def prepare(
         _gather(files, builder, built)
         (folder / "rope.bin").write_bytes(rope_file_bytes(source.facts, context))
         shutil.copyfile(source.tokenizer_path, folder / TOKENIZER)
-        for name in ("rope.bin", TOKENIZER):
+        written = ["rope.bin", TOKENIZER]
+        if builder.embeddings is not None:
+            builder.embeddings.astype("<f4").tofile(folder / EMBEDDINGS_FILE)
+            written.append(EMBEDDINGS_FILE)
+        for name in written:
             files.sha256[name] = sha256_of(folder / name)
         manifest = ArtifactManifest(
             schema=ARTIFACT_SCHEMA,
@@ -177,10 +193,11 @@ class _Files:
 
 
 def _gather(files: _Files, builder: Builder, built: Built) -> None:
+    graphs = builder.graph_paths(built.graphs, built.kv, compiled=True)
     for n_tokens in builder.plan.graph_sizes:
         files.take(built.fp32, f"{Leg.FP32}_ar{n_tokens}.onnx", reference_file(Leg.FP32, n_tokens))
         targets = reference_files(Leg.GRAPH, n_tokens, builder.n_shards)
-        for path, target in zip(builder.graph_paths(built.graphs, built.kv)[n_tokens], targets, strict=True):
+        for path, target in zip(graphs[n_tokens], targets, strict=True):
             files.take(built.graphs, path.name, target)
     for stage, leg in ((built.fp32, Leg.FP32), (built.graphs, Leg.GRAPH)):
         files.take(stage, f"{leg}.data", f"reference/{leg}.data")
@@ -197,6 +214,11 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
         context_length=plan.context_length,
         prefill_tokens=plan.prefill_tokens,
         rmsnorm=plan.rmsnorm,
+        attention=plan.attention,
+        linear=plan.linear,
+        logits=plan.logits,
+        embeddings=plan.embeddings,
+        other_prefill_tokens=plan.other_prefill_tokens,
         mask_value=mask_value(plan.precision),
         calibration_method=None
         if text is None

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from harness.errors import UserError
+from harness.model.form import Attention, Embeddings, GraphForm, Linear, Logits, RmsNorm
 from harness.model.recipes import SCHEMES
 from harness.model.shards import CONTEXT_LIMIT_BYTES, cut_evenly, layer_bytes, shard_sizes
 from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
 from harness.soc import KvPrecision, Precision, Soc, check_precision
 
-RMSNORMS: Final = ("operator", "basic")
+FORMS: Final[Mapping[str, tuple[str, type[StrEnum]]]] = MappingProxyType(
+    {
+        "rmsnorm": ("RMSNorm", RmsNorm),
+        "attention": ("attention", Attention),
+        "linear": ("linear layer", Linear),
+        "logits": ("logits", Logits),
+        "embeddings": ("embedding", Embeddings),
+    }
+)
+"""Field of a plan: what it is called, and what it may be."""
 WEIGHTS: Final = ("rtn", "gptq")
 KV8_MAX_COST: Final = 0.001
 """kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
@@ -41,7 +52,13 @@ class Plan:
     """None: the measured perplexities decide."""
     context_length: int
     prefill_tokens: int
-    rmsnorm: str
+    rmsnorm: str = "operator"
+    attention: str = "multi-head"
+    linear: str = "matmul"
+    logits: str = "all"
+    embeddings: str = "graph"
+    other_prefill_tokens: tuple[int, ...] = ()
+    """Further AR-N graphs, all smaller than ``prefill_tokens``."""
     weights: str = "rtn"
     overrides: Path | None = None
     """An encodings file."""
@@ -51,7 +68,18 @@ class Plan:
     @property
     def graph_sizes(self) -> tuple[int, ...]:
         """Tokens a step, prefill first."""
-        return tuple(sorted({self.prefill_tokens, 1}, reverse=True))
+        return tuple(sorted({self.prefill_tokens, *self.other_prefill_tokens, 1}, reverse=True))
+
+    @property
+    def form(self) -> GraphForm:
+        """Of a plan that ``check_plan`` accepts."""
+        return GraphForm(
+            rmsnorm=RmsNorm(self.rmsnorm),
+            attention=Attention(self.attention),
+            linear=Linear(self.linear),
+            logits=Logits(self.logits),
+            embeddings=Embeddings(self.embeddings),
+        )
 
     @property
     def kv_candidates(self) -> tuple[KvPrecision, ...]:
@@ -112,11 +140,23 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             expected=f"1 to {plan.context_length - 1}",
             next_step="choose another --prefill",
         )
-    shard_cuts(plan, facts)
-    if plan.rmsnorm not in RMSNORMS:
+    others = plan.other_prefill_tokens
+    if any(not 1 < n < plan.prefill_tokens for n in others) or len(set(others)) < len(others):
         raise UserError(
-            "unknown RMSNorm form", found=plan.rmsnorm, expected=" or ".join(RMSNORMS), next_step="choose one of them"
+            "the sizes of prefill steps are not usable",
+            found=", ".join(map(str, (plan.prefill_tokens, *others))),
+            expected=f"different sizes from 2 to {plan.context_length - 1} (AR-1 is always made)",
+            next_step="choose another --prefill",
         )
+    shard_cuts(plan, facts)
+    for field, (called, kind) in FORMS.items():
+        if getattr(plan, field) not in list(kind):
+            raise UserError(
+                f"unknown {called} form",
+                found=getattr(plan, field),
+                expected=" or ".join(kind),
+                next_step="choose one of them",
+            )
 
 
 def shard_cuts(plan: Plan, facts: ModelFacts) -> tuple[int, ...]:

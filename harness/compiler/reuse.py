@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.compiler.recipe import KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights, shard_cuts
+from harness.compiler.recipe import FORMS, KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights, shard_cuts
 from harness.errors import UserError
 from harness.model.checkpoint import Checkpoint
 from harness.model.perplexity import Corpus
@@ -54,8 +54,10 @@ def _same(
         and manifest.model == checkpoint.facts
         and {name: manifest.tools.get(name) for name in tools} == dict(tools)
         and (manifest.target.part, manifest.target.vtcm_mb) == (plan.soc.part, plan.soc.vtcm_mb)
-        and (recipe.precision, recipe.context_length, recipe.prefill_tokens, recipe.rmsnorm, recipe.mask_value)
-        == (plan.precision, plan.context_length, plan.prefill_tokens, plan.rmsnorm, mask_value(plan.precision))
+        and (recipe.precision, recipe.context_length, recipe.prefill_tokens, recipe.mask_value)
+        == (plan.precision, plan.context_length, plan.prefill_tokens, mask_value(plan.precision))
+        and recipe.other_prefill_tokens == plan.other_prefill_tokens
+        and all(getattr(recipe, field) == getattr(plan, field) for field in FORMS)
         and recipe.weights == recorded_weights(plan)
         and recipe.overrides_sha256 == overrides_sha256(plan)
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())

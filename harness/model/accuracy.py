@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from harness.model.decoder import Decoder
+from harness.model.embeddings import with_embeddings
 from harness.model.interface import LOGITS
 from harness.model.perplexity import Corpus
 from harness.model.quantize import BEFORE_EDGE
@@ -35,6 +36,7 @@ def measure_accuracy(
     *,
     context_length: int,
     mask_values: tuple[float, float],
+    embeddings: Array | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> AccuracyFigures | None:
     """The prefill graphs (or their shards) of both legs over the whole chunks of the first windows.
@@ -52,7 +54,7 @@ def measure_accuracy(
     seen: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
     decoders = [
         Decoder(
-            [as_one([_Watched(path, spec, layers, into) for path, spec in leg])],
+            [with_embeddings(as_one([_Watched(path, spec, layers, into) for path, spec in leg]), embeddings)],
             facts,
             context_length=context_length,
             mask_value=value,

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 from harness.errors import UserError
 from harness.model.decoder import Decoder
+from harness.model.embeddings import with_embeddings
 from harness.model.perplexity import read_text, tokenize
 from harness.model.reference import CpuGraph
 from harness.record.artifact import GraphSpec, ModelFacts, sha256_of
@@ -106,16 +107,19 @@ def collect_ranges(
     context_length: int,
     mask_value: float,
     folder: Path | None = None,
+    embeddings: NDArray[Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Range]:
     """Smallest and largest value of every float graph input and node output over ``text``.
 
     Only whole chunks are used: padding would put ranges into the table that no text reaches. Zero is in every range.
-    ``folder``: where the model's data file is.
+    ``folder``: where the model's data file is. ``embeddings``: the table of a graph that takes its rows.
     """
     recorder = _RangeRecorder(model, folder)
     chunk = recorder.spec.n_tokens
-    decoder = Decoder([recorder], facts, context_length=context_length, mask_value=mask_value)
+    decoder = Decoder(
+        [with_embeddings(recorder, embeddings)], facts, context_length=context_length, mask_value=mask_value
+    )
     for index, sequence in enumerate(text.sequences):
         progress(f"calibration: ranges over text {index + 1} of {len(text.sequences)}")
         n_whole = len(sequence) // chunk * chunk

@@ -59,6 +59,7 @@ class Decoder:
         spec = self._runners[self._chunk].spec
         self._inputs = {n: {t.name: t for t in r.spec.inputs} for n, r in self._runners.items()}
         self.logits_spec: TensorSpec = next(tensor for tensor in spec.outputs if tensor.name == LOGITS)
+        self._puts_out_every_row = self.logits_spec.shape[1] == self._chunk
         self._cos, self._sin = rope_tables(facts, context_length)
         self._keys: list[Array] = []
         self._values: list[Array] = []
@@ -84,13 +85,16 @@ class Decoder:
     def extend(self, tokens: Sequence[int], *, step_with: str = "chunk") -> Array:
         """Append ``tokens`` to the sequence; raw logits (n_tokens, vocabulary), row i computed from token i.
 
-        ``step_with``: ``chunk`` uses the AR-N graph, ``token`` the AR-1 graph, one token after the other.
+        ``step_with``: ``chunk`` uses the AR-N graph, ``token`` the AR-1 graph, one token after the other. An AR-N
+        graph that puts out its last row only takes whole chunks, and gives that one row for each; the rest goes by
+        tokens.
         """
         self._check(tokens)
         rows: list[Array] = []
         rest = list(tokens)
         while rest:
             chunked = step_with == "chunk" and self.n_cached + self._chunk <= self.context_length
+            chunked = chunked and (len(rest) >= self._chunk or self._puts_out_every_row)
             n_graph = self._chunk if chunked else self._smallest()
             rows.append(self._run(rest[:n_graph], n_graph))
             rest = rest[n_graph:]
@@ -128,6 +132,12 @@ class Decoder:
 
     def window_nll(self, tokens: Sequence[int]) -> NDArray[np.float64]:
         """-ln p(token i+1 | tokens 0..i) from an empty cache: len(tokens) - 1 values, log-softmax in float64."""
+        if not self._puts_out_every_row:
+            raise ArtifactError(
+                "perplexity needs the logits of every token",
+                found=f"{self.logits_spec.shape[1]} row of {self._chunk}",
+                next_step="prepare the artifact with --logits all",
+            )
         self.reset()
         values: list[NDArray[np.float64]] = []
         for start in range(0, len(tokens), self._chunk):
@@ -194,4 +204,5 @@ class Decoder:
             self._keys[layer][..., start:end] = outputs[past_key_out(layer)][..., :n_real]
             self._values[layer][:, :, start:end] = outputs[past_value_out(layer)][:, :, :n_real]
         self.n_cached = end
-        return outputs[LOGITS][0, :n_real]
+        logits: Array = outputs[LOGITS][0, :n_real]
+        return logits

@@ -19,8 +19,9 @@ from onnx import TensorProto, helper
 from harness.errors import ModelError
 from harness.model.calibrate import CalibrationText
 from harness.model.decoder import Decoder
+from harness.model.embeddings import with_embeddings
+from harness.model.quantize import matrix_of
 from harness.model.reference import CpuGraph
-from harness.model.storage import array_of
 from harness.model.weights import HIGHEST, LOWEST, FixedWeight, choose_scales
 from harness.record.artifact import GraphSpec, ModelFacts
 
@@ -84,16 +85,20 @@ def gptq_weights(
     context_length: int,
     mask_value: float,
     folder: Path | None = None,
+    embeddings: NDArray[Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, FixedWeight]:
-    """Every weight of ``names`` (right operands of MatMuls of ``model``, float32) by GPTQ over ``text``.
+    """Every weight of ``names`` (right operands of MatMuls or Convs of ``model``, float32) by GPTQ over ``text``.
 
-    ``folder``: where the model's data file is.
+    ``folder``: where the model's data file is. ``embeddings``: the table of a graph that takes its rows.
     """
-    readers = {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
-    sources = {name: readers[name] for name in names}
+    makers = {node.output[0]: node for node in model.graph.node}
+    readers = {node.input[1]: node for node in model.graph.node if node.op_type in ("MatMul", "Conv")}
+    sources = {name: _rows(readers[name], makers) for name in names}
     recorder = _MomentRecorder(model, sorted(set(sources.values())), folder)
-    decoder = Decoder([recorder], facts, context_length=context_length, mask_value=mask_value)
+    decoder = Decoder(
+        [with_embeddings(recorder, embeddings)], facts, context_length=context_length, mask_value=mask_value
+    )
     chunk = recorder.spec.n_tokens
     for index, sequence in enumerate(text.sequences):
         progress(f"gptq: inputs of {len(names)} weights over text {index + 1} of {len(text.sequences)}")
@@ -106,9 +111,14 @@ def gptq_weights(
     for index, name in enumerate(names):
         if index % 7 == 0:
             progress(f"gptq: weight {index + 1} of {len(names)}, {name}")
-        weight = array_of(constants[name], folder).astype(np.float32)
+        weight = matrix_of(constants[name], folder).astype(np.float32)
         rounded[name] = gptq_round(weight, recorder.moments[sources[name]], block)
     return rounded
+
+
+def _rows(node: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> str:
+    """What a linear layer reads, inputs last: in front of a Conv stands the Transpose that puts them elsewhere."""
+    return str(node.input[0] if node.op_type == "MatMul" else makers[node.input[0]].input[0])
 
 
 class _MomentRecorder:

@@ -19,8 +19,10 @@ from onnx import TensorProto, helper
 
 from harness.model.architecture import BIAS_OF, Role, check_window
 from harness.model.checkpoint import Checkpoint
+from harness.model.form import Attention, Embeddings, GraphForm, Linear, Logits, RmsNorm
 from harness.model.interface import (
     COS,
+    INPUT_EMBEDS,
     INPUT_IDS,
     LOGITS,
     MASK,
@@ -38,13 +40,9 @@ OPSET: Final = 23
 """The first opset with RMSNormalization."""
 IR_VERSION: Final = 11
 """The IR version that belongs to opset 23; every onnxruntime that knows the opset reads it."""
-
-
-class RmsNorm(StrEnum):
-    OPERATOR = "operator"
-    """One RMSNormalization node."""
-    BASIC = "basic"
-    """Pow, ReduceMean, Add, Sqrt, Div, Mul."""
+DEFAULT_FORM: Final = GraphForm()
+CONV: Final = "_conv"
+"""Behind the name of a linear layer's output: what its Conv puts out, before it is laid out in rows again."""
 
 
 class FloatType(StrEnum):
@@ -58,7 +56,7 @@ def build_graph(
     n_tokens: int,
     context_length: int,
     float_type: FloatType = FloatType.FLOAT32,
-    rmsnorm: RmsNorm = RmsNorm.OPERATOR,
+    form: GraphForm = DEFAULT_FORM,
     store: TensorStore | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> onnx.ModelProto:
@@ -69,24 +67,32 @@ def build_graph(
     """
     facts = checkpoint.facts
     check_window(facts, context_length)
-    build = _Builder(np.dtype(float_type.value), TensorStore() if store is None else store)
-    embedding = build.weight("embedding", lambda: checkpoint.weight(Role.EMBEDDING))
-    hidden = build.node("Gather", [embedding, INPUT_IDS], "embedding_out", axis=0)
+    build = _Builder(np.dtype(float_type.value), TensorStore() if store is None else store, n_tokens, form)
+    if form.embeddings is Embeddings.GRAPH:
+        embedding = build.weight("embedding", lambda: checkpoint.weight(Role.EMBEDDING))
+        hidden = build.node("Gather", [embedding, INPUT_IDS], "embedding_out", axis=0)
+    else:
+        hidden = INPUT_EMBEDS
     for layer in range(facts.n_layers):
         progress(f"AR-{n_tokens}: layer {layer + 1} of {facts.n_layers}")
-        hidden = _attention_block(build, checkpoint, layer, hidden, n_tokens, rmsnorm)
-        hidden = _feed_forward_block(build, checkpoint, layer, hidden, rmsnorm)
-    normed = _rms_norm(build, checkpoint, Role.FINAL_NORM, None, hidden, "final_norm", rmsnorm)
-    head = build.weight("lm_head", lambda: checkpoint.weight(Role.HEAD).T)
-    build.node("MatMul", [normed, head], LOGITS)
+        hidden = _attention_block(build, checkpoint, layer, hidden)
+        hidden = _feed_forward_block(build, checkpoint, layer, hidden)
+    normed = _rms_norm(build, checkpoint, Role.FINAL_NORM, None, hidden, "final_norm")
+    n_rows = n_tokens
+    if form.logits is Logits.LAST and n_tokens > 1:
+        n_rows = 1
+        start, end = build.integers("last_token", n_tokens - 1), build.integers("behind_last_token", n_tokens)
+        normed = build.node("Slice", [normed, start, end, build.integers("token_axis", 1)], "final_norm_last")
+    build.linear(normed, "lm_head", lambda: checkpoint.weight(Role.HEAD), LOGITS, n_rows=n_rows)
 
     float_code = helper.np_dtype_to_tensor_dtype(build.dtype)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT32 if name == INPUT_IDS else float_code, shape)
-        for name, shape in input_shapes(facts, n_tokens, context_length).items()
+        for name, shape in input_shapes(facts, n_tokens, context_length, form.embeddings).items()
     ]
     outputs = [
-        helper.make_tensor_value_info(name, float_code, shape) for name, shape in output_shapes(facts, n_tokens).items()
+        helper.make_tensor_value_info(name, float_code, shape)
+        for name, shape in output_shapes(facts, n_tokens, n_logits=n_rows).items()
     ]
     graph = helper.make_graph(build.nodes, f"ar{n_tokens}", inputs, outputs, build.initializers)
     model = helper.make_model(
@@ -99,7 +105,7 @@ def build_graph(
 
 
 def weight_name(layer: int, role: Role) -> str:
-    """The initialiser of a matrix, (inputs, outputs)."""
+    """The initialiser of a matrix: (inputs, outputs), or the kernel (outputs, inputs, 1, 1) of a Conv."""
     return f"layer{layer}_{role}_weight"
 
 
@@ -111,12 +117,14 @@ def query_factor(checkpoint: Checkpoint) -> float:
 class _Builder:
     """Nodes and initialisers in order. A node is named after its output."""
 
-    def __init__(self, dtype: np.dtype[Any], store: TensorStore) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: np.dtype[Any], store: TensorStore, n_tokens: int, form: GraphForm) -> None:
+        self.dtype, self.n_tokens, self.form = dtype, n_tokens, form
         self._store = store
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self._known: set[str] = set()
+        self._pictures: dict[str, str] = {}
+        """Rows, and the same numbers as the picture that a Conv reads."""
 
     def node(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
@@ -124,6 +132,22 @@ class _Builder:
 
     def weight(self, name: str, values: Callable[[], NDArray[np.float32]]) -> str:
         return self._initializer(name, lambda: values().astype(self.dtype))
+
+    def linear(
+        self, rows: str, weight: str, values: Callable[[], NDArray[np.float32]], output: str, *, n_rows: int = 0
+    ) -> str:
+        """(1, N, inputs) times ``values`` (outputs, inputs), transposed. ``n_rows``: default all of a step."""
+        if self.form.linear is Linear.MATMUL:
+            return self.node("MatMul", [rows, self.weight(weight, lambda: values().T)], output)
+        n_rows = n_rows or self.n_tokens
+        if rows not in self._pictures:
+            shape = self.integers(f"picture_of_{n_rows}", 1, 1, n_rows, -1)
+            flat = self.node("Reshape", [rows, shape], f"{rows}_flat_picture")
+            self._pictures[rows] = self.node("Transpose", [flat], f"{rows}_picture", perm=[0, 3, 1, 2])
+        kernel = self.weight(weight, lambda: values()[:, :, None, None])
+        conv = self.node("Conv", [self._pictures[rows], kernel], f"{output}{CONV}", kernel_shape=[1, 1])
+        lying = self.node("Transpose", [conv], f"{output}_lying", perm=[0, 2, 3, 1])
+        return self.node("Reshape", [lying, self.integers(f"rows_of_{n_rows}", 1, n_rows, -1)], output)
 
     def integers(self, name: str, *values: int) -> str:
         """A small int64 constant; asked for twice under one name, it is kept once."""
@@ -151,14 +175,13 @@ def _rms_norm(
     layer: int | None,
     x: str,
     name: str,
-    rmsnorm: RmsNorm,
     *,
     scale: float = 1.0,
 ) -> str:
     """Over the last axis; ``scale`` is folded into the weights."""
     gamma = build.weight(f"{name}_gamma", lambda: checkpoint.weight(role, layer) * np.float32(scale))
     epsilon = checkpoint.facts.rms_norm_eps
-    if rmsnorm is RmsNorm.OPERATOR:
+    if build.form.rmsnorm is RmsNorm.OPERATOR:
         return build.node("RMSNormalization", [x, gamma], f"{name}_out", axis=-1, epsilon=epsilon)
     square = build.node("Pow", [x, build.scalar("two", 2.0)], f"{name}_square")
     mean = build.node("ReduceMean", [square, build.integers("last_axis", -1)], f"{name}_mean", keepdims=1)
@@ -183,25 +206,26 @@ def _rotate(build: _Builder, x: str, name: str, half: int) -> str:
     return build.node("Concat", [new_low, new_high], f"{name}_rotated", axis=3)
 
 
-def _attention_block(
-    build: _Builder, checkpoint: Checkpoint, layer: int, hidden: str, n_tokens: int, rmsnorm: RmsNorm
-) -> str:
-    facts = checkpoint.facts
+def _attention_block(build: _Builder, checkpoint: Checkpoint, layer: int, hidden: str) -> str:
+    facts, n_tokens = checkpoint.facts, build.n_tokens
     groups, head_dim = facts.n_kv_heads, facts.head_dim
     per_group = facts.n_heads // groups
     at = f"layer{layer}"
-    x = _rms_norm(build, checkpoint, Role.INPUT_NORM, layer, hidden, f"{at}_input_norm", rmsnorm)
+    x = _rms_norm(build, checkpoint, Role.INPUT_NORM, layer, hidden, f"{at}_input_norm")
 
     def project(role: Role, scale: float, heads: int) -> str:
         """(1, N, hidden) to (N, n_kv_heads, heads per group, head_dim)."""
-        matrix = build.weight(weight_name(layer, role), lambda: (checkpoint.weight(role, layer) * np.float32(scale)).T)
         bias = BIAS_OF[role]
+        product = build.linear(
+            x,
+            weight_name(layer, role),
+            lambda: checkpoint.weight(role, layer) * np.float32(scale),
+            f"{at}_{role}_{'product' if checkpoint.has(bias) else 'flat'}",
+        )
+        flat = product
         if checkpoint.has(bias):
-            product = build.node("MatMul", [x, matrix], f"{at}_{role}_product")
             vector = build.weight(f"{at}_{bias}", lambda: checkpoint.weight(bias, layer) * np.float32(scale))
             flat = build.node("Add", [product, vector], f"{at}_{role}_flat")
-        else:
-            flat = build.node("MatMul", [x, matrix], f"{at}_{role}_flat")
         shape = build.integers(f"shape_{heads}_heads", n_tokens, groups, heads, head_dim)
         return build.node("Reshape", [flat, shape], f"{at}_{role}_split")
 
@@ -210,7 +234,7 @@ def _attention_block(
         split = project(role, 1.0 if checkpoint.has(norm) else scale, heads)
         if not checkpoint.has(norm):
             return split
-        return _rms_norm(build, checkpoint, norm, layer, split, f"{at}_{norm}", rmsnorm, scale=scale)
+        return _rms_norm(build, checkpoint, norm, layer, split, f"{at}_{norm}", scale=scale)
 
     def to_heads(split: str, output: str) -> str:
         return build.node("Transpose", [split], output, perm=[1, 2, 0, 3])
@@ -224,25 +248,52 @@ def _attention_block(
 
     all_keys = build.node("Concat", [past_key_in(layer), key_columns], f"{at}_all_keys", axis=3)
     all_values = build.node("Concat", [past_value_in(layer), value], f"{at}_all_values", axis=2)
-    scores = build.node("MatMul", [query, all_keys], f"{at}_scores")
-    masked = build.node("Add", [scores, MASK], f"{at}_masked_scores")
-    weights = build.node("Softmax", [masked], f"{at}_attention", axis=-1)
-    mixed = build.node("MatMul", [weights, all_values], f"{at}_mixed")
-    by_token = build.node("Transpose", [mixed], f"{at}_mixed_by_token", perm=[2, 0, 1, 3])
+    attend = _heads_together if build.form.attention is Attention.MULTI_HEAD else _heads_apart
+    by_token = attend(build, query, all_keys, all_values, at, (groups, per_group))
     flat_shape = build.integers("shape_flat_heads", 1, n_tokens, facts.n_heads * head_dim)
     flat = build.node("Reshape", [by_token, flat_shape], f"{at}_mixed_flat")
-    out_weight = build.weight(weight_name(layer, Role.OUTPUT), lambda: checkpoint.weight(Role.OUTPUT, layer).T)
-    out = build.node("MatMul", [flat, out_weight], f"{at}_attention_out")
+    out = build.linear(
+        flat, weight_name(layer, Role.OUTPUT), lambda: checkpoint.weight(Role.OUTPUT, layer), f"{at}_attention_out"
+    )
     return build.node("Add", [hidden, out], f"{at}_after_attention")
 
 
-def _feed_forward_block(build: _Builder, checkpoint: Checkpoint, layer: int, hidden: str, rmsnorm: RmsNorm) -> str:
+def _attend(build: _Builder, query: str, keys: str, values: str, at: str) -> str:
+    scores = build.node("MatMul", [query, keys], f"{at}_scores")
+    masked = build.node("Add", [scores, MASK], f"{at}_masked_scores")
+    weights = build.node("Softmax", [masked], f"{at}_attention", axis=-1)
+    return build.node("MatMul", [weights, values], f"{at}_mixed")
+
+
+def _heads_together(build: _Builder, query: str, keys: str, values: str, at: str, _: tuple[int, int]) -> str:
+    mixed = _attend(build, query, keys, values, at)
+    return build.node("Transpose", [mixed], f"{at}_mixed_by_token", perm=[2, 0, 1, 3])
+
+
+def _heads_apart(build: _Builder, query: str, keys: str, values: str, at: str, heads: tuple[int, int]) -> str:
+    """(1, 1, N, n_heads * head_dim), each head computed on its own."""
+    n_groups, per_group = heads
+    first, both = build.integers("group_axis", 0), build.integers("head_axes", 0, 1)
+    mixed = []
+    for group in range(n_groups):
+        span = [build.integers(f"group_{group}", group), build.integers(f"group_{group + 1}", group + 1), first]
+        own_keys = build.node("Slice", [keys, *span], f"{at}_group{group}_keys")
+        own_values = build.node("Slice", [values, *span], f"{at}_group{group}_values")
+        for index in range(per_group):
+            start = build.integers(f"head_{group}_{index}", group, index)
+            end = build.integers(f"head_{group + 1}_{index + 1}", group + 1, index + 1)
+            name = f"{at}_head{group * per_group + index}"
+            own_query = build.node("Slice", [query, start, end, both], f"{name}_query")
+            mixed.append(_attend(build, own_query, own_keys, own_values, name))
+    return build.node("Concat", mixed, f"{at}_mixed_heads", axis=3)
+
+
+def _feed_forward_block(build: _Builder, checkpoint: Checkpoint, layer: int, hidden: str) -> str:
     at = f"layer{layer}"
-    x = _rms_norm(build, checkpoint, Role.POST_NORM, layer, hidden, f"{at}_post_norm", rmsnorm)
+    x = _rms_norm(build, checkpoint, Role.POST_NORM, layer, hidden, f"{at}_post_norm")
 
     def linear(role: Role, source: str) -> str:
-        matrix = build.weight(weight_name(layer, role), lambda: checkpoint.weight(role, layer).T)
-        return build.node("MatMul", [source, matrix], f"{at}_{role}")
+        return build.linear(source, weight_name(layer, role), lambda: checkpoint.weight(role, layer), f"{at}_{role}")
 
     gate = linear(Role.GATE, x)
     up = linear(Role.UP, x)

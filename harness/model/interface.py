@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from harness.model.form import Embeddings
 from harness.record.artifact import ModelFacts
 
 INPUT_IDS: Final = "input_ids"
+INPUT_EMBEDS: Final = "input_embeds"
+"""In the place of ``input_ids`` where the host looks embeddings up."""
 MASK: Final = "attention_mask"
 COS: Final = "position_ids_cos"
 SIN: Final = "position_ids_sin"
@@ -38,11 +41,14 @@ def past_value_out(layer: int) -> str:
     return f"past_value_{layer}_out"
 
 
-def input_shapes(facts: ModelFacts, n_tokens: int, context_length: int) -> Shapes:
+def input_shapes(
+    facts: ModelFacts, n_tokens: int, context_length: int, embeddings: Embeddings = Embeddings.GRAPH
+) -> Shapes:
     """``input_ids`` int32, everything else of the graph's own element type. Keys are kept transposed."""
     past = context_length - n_tokens
+    in_graph = embeddings is Embeddings.GRAPH
     shapes: dict[str, tuple[int, ...]] = {
-        INPUT_IDS: (1, n_tokens),
+        **({INPUT_IDS: (1, n_tokens)} if in_graph else {INPUT_EMBEDS: (1, n_tokens, facts.hidden_size)}),
         MASK: (1, 1, n_tokens, context_length),
         COS: (1, 1, n_tokens, facts.head_dim // 2),
         SIN: (1, 1, n_tokens, facts.head_dim // 2),
@@ -53,8 +59,9 @@ def input_shapes(facts: ModelFacts, n_tokens: int, context_length: int) -> Shape
     return shapes
 
 
-def output_shapes(facts: ModelFacts, n_tokens: int) -> Shapes:
-    shapes: dict[str, tuple[int, ...]] = {LOGITS: (1, n_tokens, facts.vocab_size)}
+def output_shapes(facts: ModelFacts, n_tokens: int, *, n_logits: int | None = None) -> Shapes:
+    """``n_logits``: rows of logits; default one a token."""
+    shapes: dict[str, tuple[int, ...]] = {LOGITS: (1, n_logits or n_tokens, facts.vocab_size)}
     for layer in range(facts.n_layers):
         shapes[past_key_out(layer)] = (facts.n_kv_heads, 1, facts.head_dim, n_tokens)
         shapes[past_value_out(layer)] = (facts.n_kv_heads, 1, n_tokens, facts.head_dim)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.errors import UserError
 from harness.model.encodings_file import EncodingsFile, TensorEncoding
-from harness.model.quantize import Encoding, tied_names, weight_names
+from harness.model.quantize import Encoding, matrix_of, tied_names, weight_names
 from harness.model.storage import array_of
 from harness.model.weights import FixedWeight, LaidOver, round_to_nearest, round_to_scales
 
@@ -58,12 +58,13 @@ def lay_over(
                 continue
             floats.discard(name)
             wanted = _encoding(entry, table[name].bits)
-            activations.update(dict.fromkeys(ties.get(name, (name,)), wanted))
+            tied = [other for other in ties.get(name, (name,)) if other in table]
+            activations.update(dict.fromkeys(tied, wanted))
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     rounded: dict[str, FixedWeight] = {}
     for entry in file.parameters:
         for name in _fitting(entry.name, weight_names(model), "weight"):
-            rounded[name] = _weight(entry, array_of(constants[name], folder).astype(np.float32), name)
+            rounded[name] = _weight(entry, matrix_of(constants[name], folder).astype(np.float32), name)
     return Laid(table=activations, weights=LaidOver(rounded, weights), floats=tuple(sorted(floats)))
 
 
@@ -167,11 +168,14 @@ class _Parameters(Sequence[TensorEncoding]):
         name = self._names[index]
         steps = self._constants[f"{name}_quantized"]
         scales = array_of(self._constants[f"{name}_scale"], self._folder)
+        n_inputs = steps.dims[0] if len(steps.dims) == 2 else steps.dims[1]
+        if scales.ndim == 4:
+            scales = scales[:, :, 0, 0].T
         bits = 4 if steps.data_type == onnx.TensorProto.INT4 else 8
         return TensorEncoding(
             name=name,
             bits=bits,
             scales=tuple(scales.ravel().tolist()),
             zero_points=(2 ** (bits - 1),) * scales.size,
-            block=steps.dims[0] // len(scales) if scales.ndim == 2 else None,
+            block=n_inputs // len(scales) if scales.ndim == 2 else None,
         )

@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 
 from harness.errors import ModelError
 from harness.model.calibrate import Range
+from harness.model.graph import CONV
 from harness.model.interface import (
     COS,
     LOGITS,
@@ -39,6 +40,7 @@ _SAME_ENCODING: Final = ("Reshape", "Transpose", "Slice", "Gather")
 """What these put out has the encoding of what they read: they move integers and compute nothing."""
 BEFORE_EDGE: Final = "_QuantizeLinear_Input"
 """Behind the name of a graph output: the float tensor that becomes it."""
+_MASKED: Final = "_masked_scores"
 _SLICE_ELEMENTS: Final = 1 << 24
 """Elements that are rounded at a time."""
 
@@ -77,17 +79,17 @@ def encoding_table(ranges: Mapping[str, Range], n_layers: int, scheme: Scheme) -
     symmetric: set[str] = set()
     table[MASK] = Range(low=scheme.mask_value, high=0.0)
     table[COS] = table[SIN] = Range(low=-1.0, high=1.0)
-    for names in tied_names(n_layers):
+    for tied in tied_names(n_layers):
+        names = [name for name in tied if name in table]
         union = table[names[0]]
         for name in names[1:]:
             union = union.union(table[name])
         table.update(dict.fromkeys(names, union))
         if bits == 8:
             symmetric.update(names)
-    for layer in range(n_layers):
-        at = f"layer{layer}"
+    for at in [name.removesuffix(_MASKED) for name in table if name.endswith(_MASKED)]:
         scores = table[f"{at}_scores"]
-        table[f"{at}_masked_scores"] = Range(low=scores.low - scheme.score_headroom, high=scores.high)
+        table[f"{at}{_MASKED}"] = Range(low=scores.low - scheme.score_headroom, high=scores.high)
         table[f"{at}_attention"] = Range(low=0.0, high=1.0)
     return {
         name: Encoding.symmetric(covered, bits) if name in symmetric else Encoding.of_range(covered, bits)
@@ -99,14 +101,20 @@ def tied_names(n_layers: int) -> list[tuple[str, ...]]:
     """Tensors that must have one encoding: a key or value from where it is made to where it is read back.
 
     The tools give the output of Reshape, Transpose and Slice the encoding of their input, whatever the overrides say:
-    a tie must begin where the numbers are made.
+    a tie must begin where the numbers are made: in a Conv, where linear layers are such. Not every graph has them all.
     """
     return [
         names
         for layer in range(n_layers)
         for names in (
             (past_key_in(layer), f"layer{layer}_key_rotated", past_key_out(layer), f"layer{layer}_all_keys"),
-            (past_value_in(layer), f"layer{layer}_value_flat", past_value_out(layer), f"layer{layer}_all_values"),
+            (
+                past_value_in(layer),
+                f"layer{layer}_value_flat",
+                f"layer{layer}_value_flat{CONV}",
+                past_value_out(layer),
+                f"layer{layer}_all_values",
+            ),
         )
     ]
 
@@ -121,7 +129,7 @@ class RoundedWeights(Mapping[str, FixedWeight]):
     def __getitem__(self, name: str) -> FixedWeight:
         if name not in self._names:
             raise KeyError(name)
-        return round_to_nearest(array_of(self._constants[name], self._folder).astype(np.float32), self._block)
+        return round_to_nearest(matrix_of(self._constants[name], self._folder).astype(np.float32), self._block)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -140,19 +148,26 @@ def four_bit_weights(model: onnx.ModelProto, scheme: Scheme, folder: Path | None
 
 
 def four_bit_names(model: onnx.ModelProto) -> list[str]:
-    """The weight of every MatMul, in the graph's order, but the output head's: it keeps eight bits."""
-    return [weight for weight, node in _weights(model).items() if node.output[0] != LOGITS]
+    """Every weight in the graph's order but the output head's: it keeps eight bits."""
+    return [weight for weight, node in _weights(model).items() if node.output[0] not in (LOGITS, f"{LOGITS}{CONV}")]
 
 
 def weight_names(model: onnx.ModelProto) -> list[str]:
-    """Every weight of a MatMul, in the graph's order."""
+    """Every weight of a MatMul or Conv, in the graph's order."""
     return list(_weights(model))
 
 
 def _weights(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
-    """Initialisers that are the right operand of a MatMul, and the MatMul."""
+    """Initialisers that are the right operand of a MatMul or Conv, and that node."""
     constants = {tensor.name for tensor in model.graph.initializer}
-    return {node.input[1]: node for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in constants}
+    linear = (node for node in model.graph.node if node.op_type in ("MatMul", "Conv"))
+    return {node.input[1]: node for node in linear if node.input[1] in constants}
+
+
+def matrix_of(tensor: TensorProto, folder: Path | None) -> NDArray[Any]:
+    """A weight as (inputs, outputs), whether a MatMul or a Conv reads it."""
+    values = array_of(tensor, folder)
+    return values if values.ndim == 2 else values[:, :, 0, 0].T
 
 
 def quantize_graph(
@@ -299,14 +314,15 @@ class _Inserter:
         self._initializers[name] = self._store.initializer(name, values)
 
     def _constant(self, name: str) -> None:
-        """A weight of a MatMul becomes signed integers, any other float constant an activation's unsigned ones."""
+        """Weights of MatMul and Conv become signed integers, any other float constant an activation's unsigned ones."""
         tensor = self._constants[name]
         if tensor.data_type != TensorProto.FLOAT:
             self._initializers[name] = tensor
             self._reads[name] = name
             return
         if name in self._matrices:
-            made, node = weight_initializers(self._store, name, lambda: self._rounded(name))
+            kernel = self._matrices[name].op_type == "Conv"
+            made, node = weight_initializers(self._store, name, lambda: self._rounded(name), kernel=kernel)
             self._initializers.update({each.name: each for each in made})
             self._nodes.append(node)
             self._reads[name] = name
@@ -321,7 +337,7 @@ class _Inserter:
     def _rounded(self, name: str) -> FixedWeight:
         if name in self._weights:
             return self._weights[name]
-        return per_channel(array_of(self._constants[name], self._folder))
+        return per_channel(matrix_of(self._constants[name], self._folder))
 
 
 def _unsigned(values: NDArray[Any], encoding: Encoding) -> NDArray[Any]:

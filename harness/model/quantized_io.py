@@ -104,7 +104,12 @@ def _narrow(graph: onnx.GraphProto, past_in: str, past_out: str, cache: _Cache) 
     scale, zero = f"{past_in}_cache_scale", f"{past_in}_cache_zero_point"
     graph.initializer.append(numpy_helper.from_array(np.array(magnitude / cache.largest, np.float32), scale))
     graph.initializer.append(numpy_helper.from_array(np.array(cache.zero_point, cache.element), zero))
-    for node in (read_past, read_new, write_all, read_all):
+    cached = [read_past, read_new, write_all, read_all]
+    for piece in wiring.readers.get(read_all.output[0], []):
+        if piece.op_type == "Slice":  # of one head: the same integers
+            write_piece = wiring.only_reader(piece.output[0], _QUANTIZE)
+            cached += [write_piece, wiring.only_reader(write_piece.output[0], _DEQUANTIZE)]
+    for node in cached:
         node.input[1], node.input[2] = scale, zero
 
     wide, real = f"{past_out}_wide", f"{past_out}_wide_real"

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from harness.errors import ArtifactError
 from harness.model.decoder import Decoder
-from harness.model.interface import INPUT_IDS
+from harness.model.embeddings import table_of, with_embeddings
+from harness.model.interface import MASK
 from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec, TensorSpec
 from harness.record.codec import to_json
@@ -87,7 +88,7 @@ class CpuGraph:
             )
 
         inputs = tensors(self._session.get_inputs())
-        n_tokens = next(tensor.shape[1] for tensor in inputs if tensor.name == INPUT_IDS)
+        n_tokens = next(tensor.shape[2] for tensor in inputs if tensor.name == MASK)
         return GraphSpec(
             name=f"ar{n_tokens}",
             n_tokens=n_tokens,
@@ -115,6 +116,7 @@ def reference_files(leg: Leg, n_tokens: int, n_shards: int) -> tuple[str, ...]:
 def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THREADS) -> Decoder:
     """The prefill and decode graphs of a leg: ``fp32``, or ``graph``, the very graph that was compiled."""
     manifest = artifact.manifest
+    table = table_of(artifact)
     runners = []
     for n_tokens in sorted({1, manifest.recipe.prefill_tokens}, reverse=True):
         chain = manifest.chain(n_tokens)
@@ -129,7 +131,7 @@ def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THR
                     next_step="prepare the artifact again",
                 )
             shards.append(CpuGraph(path, spec, n_threads=n_threads))
-        runners.append(as_one(shards))
+        runners.append(with_embeddings(as_one(shards), table))
     return Decoder(
         runners,
         manifest.model,

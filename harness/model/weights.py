@@ -108,11 +108,11 @@ def per_channel(weight: NDArray[np.float32]) -> FixedWeight:
 
 
 def weight_initializers(
-    store: TensorStore, name: str, make: Callable[[], FixedWeight]
+    store: TensorStore, name: str, make: Callable[[], FixedWeight], *, kernel: bool = False
 ) -> tuple[list[onnx.TensorProto], onnx.NodeProto]:
     """Integers, scales and zero points of the weight ``name``, and the DequantizeLinear that puts out ``name`` itself.
 
-    ``make`` is called unless the store has the weight.
+    ``make`` is called unless the store has the weight. ``kernel``: as a Conv reads it, (outputs, inputs, 1, 1).
     """
     ends = ("quantized", "scale", "zero_point")
     if f"{name}_quantized" in store:
@@ -120,14 +120,21 @@ def weight_initializers(
     else:
         weight = make()
         scales = weight.scales if len(weight.scales) > 1 else weight.scales[0]
+        steps = weight.steps
+        if kernel:
+            steps = steps.T[:, :, None, None]
+            scales = scales.T[:, :, None, None] if scales.ndim == 2 else scales
         zeros = np.zeros(scales.shape, dtype=np.int8)
         tensors = [
-            store.initializer(f"{name}_quantized", lambda: weight.steps, weight.bits),
+            store.initializer(f"{name}_quantized", lambda: steps, weight.bits),
             store.initializer(f"{name}_scale", lambda: scales.astype("<f4")),
             store.initializer(f"{name}_zero_point", lambda: zeros, weight.bits),
         ]
-    steps, scale = tensors[0].dims, tensors[1].dims
-    layout: dict[str, Any] = {"axis": 0, "block_size": steps[0] // scale[0]} if len(scale) == 2 else {"axis": 1}
+    dims, scale_dims = tensors[0].dims, tensors[1].dims
+    inputs_at, outputs_at = (1, 0) if kernel else (0, 1)
+    layout: dict[str, Any] = {"axis": outputs_at}
+    if len(scale_dims) == len(dims):
+        layout = {"axis": inputs_at, "block_size": dims[inputs_at] // scale_dims[inputs_at]}
     inputs = [f"{name}_{end}" for end in ends]
     return tensors, helper.make_node("DequantizeLinear", inputs, [name], name=f"{name}_dequantize", **layout)
 

@@ -5,6 +5,7 @@ Layout of the folder::
     manifest.json           ArtifactManifest
     ar64.bin, ar1.bin       context binaries (emulation: one per graph; a phone may hold both graphs in one)
     rope.bin                float32 cos table (context, head_dim/2), then the sin table of the same shape
+    embeddings.bin          float32 (vocabulary, hidden); only where the graphs take ``input_embeds``
     tokenizer.json          as in the checkpoint
     reference/              ONNX graphs for the host reference: fp32_ar64.onnx, graph_ar64.onnx, fp32_ar1.onnx, ...
 
@@ -130,6 +131,16 @@ class Recipe:
     """How weights were rounded: ``rtn`` (to nearest) or, for four bits, ``gptq``; None: they are floats."""
     overrides_sha256: str | None = None
     """Of the user's encodings file; None: there was none."""
+    attention: str = "multi-head"
+    """``multi-head``, or ``per-head``: each query head has nodes and scales of its own."""
+    linear: str = "matmul"
+    """``matmul``, or ``conv``: Conv with a 1x1 kernel."""
+    logits: str = "all"
+    """Of an AR-N step: ``all`` N rows, or the ``last`` one."""
+    embeddings: str = "graph"
+    """``graph``: looked up in the graph; ``host``: the graph takes ``input_embeds``, rows of ``embeddings.bin``."""
+    other_prefill_tokens: tuple[int, ...] = ()
+    """Further AR-N graphs, smaller than ``prefill_tokens``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +221,15 @@ class ArtifactManifest:
             context.n_bytes + sum(tensor.n_bytes for tensor in (*graph.inputs, *graph.outputs))
             for context, graph in steps
         )
+
+    @property
+    def runner_lacks(self) -> str | None:
+        """What the graphs need that the native runner does not do, and with which option it would; None: nothing."""
+        if self.recipe.embeddings != "graph":
+            return "embeddings looked up on the host (prepare with --embeddings graph)"
+        if self.recipe.logits != "all":
+            return "prefill steps with logits of their last token only (prepare with --logits all)"
+        return None
 
     @property
     def n_shards(self) -> int:

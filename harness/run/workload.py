@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
-from harness.errors import UserError
 from harness.device.changes import Change
 from harness.device.fitness import PROCEED, Demand
+from harness.errors import ArtifactError, UserError
 from harness.record.artifact import Artifact, ArtifactManifest
 from harness.record.job import DEFAULT_OPTIONS, JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Prompt, RunOptions
 
@@ -49,6 +49,12 @@ class Workload:
 
 def check_workload(workload: Workload, manifest: ArtifactManifest) -> None:
     """Refuse what the artifact cannot do, before anything is pushed."""
+    if manifest.runner_lacks is not None:
+        raise ArtifactError(
+            f"the native runner does not run {manifest.name}",
+            found=manifest.runner_lacks,
+            next_step="prepare it in the form the runner takes; for other runtimes the artifact is complete as it is",
+        )
     if not workload.prompts:
         raise UserError(f"workload {workload.name} has no prompt", expected="at least one")
     names = [prompt.prompt_id for prompt in workload.prompts]

@@ -151,3 +151,13 @@ def test_without_held_out_text_kv8_is_the_default_and_its_cost_unknown() -> None
 
 def test_fp16_has_one_kv_precision() -> None:
     assert choose_kv(plan(precision=Precision.FP16), ())[0] is KvPrecision.KVFP16
+
+
+@pytest.mark.parametrize("others", [(32,), (64,), (8, 8), (1,)])
+def test_further_prefill_sizes_are_smaller_than_the_first_and_different(others: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="the sizes of prefill steps are not usable"):
+        check_plan(plan(other_prefill_tokens=others), FACTS)
+
+
+def test_every_size_gets_a_graph_largest_first() -> None:
+    assert plan(other_prefill_tokens=(8,)).graph_sizes == (32, 8, 1)

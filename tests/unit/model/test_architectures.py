@@ -20,7 +20,8 @@ from harness.model.reference import CpuGraph
 pytest.importorskip("onnx", reason="needs the prepare extra")
 pytest.importorskip("safetensors", reason="needs the prepare extra")
 
-from harness.model.graph import RmsNorm, build_graph
+from harness.model.form import GraphForm, RmsNorm
+from harness.model.graph import build_graph
 
 TOKENS = [1, *(7 * at % 64 for at in range(40))]
 LLAMA3 = {
@@ -35,7 +36,9 @@ LLAMA3 = {
 def graph_logits(
     checkpoint: Checkpoint, tokens: list[int], context: int, rmsnorm: RmsNorm = RmsNorm.OPERATOR
 ) -> np.ndarray:
-    graphs = [build_graph(checkpoint, n_tokens=n, context_length=context, rmsnorm=rmsnorm) for n in (8, 1)]
+    graphs = [
+        build_graph(checkpoint, n_tokens=n, context_length=context, form=GraphForm(rmsnorm=rmsnorm)) for n in (8, 1)
+    ]
     runners = [CpuGraph(graph.SerializeToString()) for graph in graphs]
     return Decoder(runners, checkpoint.facts, context_length=context, mask_value=-100.0).extend(tokens)
 

@@ -15,7 +15,8 @@ from harness.model.reference import CpuGraph
 pytest.importorskip("onnx", reason="needs the prepare extra")
 pytest.importorskip("safetensors", reason="needs the prepare extra")
 
-from harness.model.graph import FloatType, RmsNorm, build_graph
+from harness.model.form import GraphForm, RmsNorm
+from harness.model.graph import FloatType, build_graph
 
 VERSE = (
     "And God said, Let there be light: and there was light. And God saw the light, that it was good: and God "
@@ -31,7 +32,9 @@ def decoder(
     float_type: FloatType = FloatType.FLOAT32,
 ) -> Decoder:
     graphs = [
-        build_graph(checkpoint, n_tokens=n, context_length=context, rmsnorm=rmsnorm, float_type=float_type)
+        build_graph(
+            checkpoint, n_tokens=n, context_length=context, form=GraphForm(rmsnorm=rmsnorm), float_type=float_type
+        )
         for n in sizes
     ]
     runners = [CpuGraph(graph.SerializeToString()) for graph in graphs]
@@ -124,7 +127,7 @@ def test_graph_inputs_and_outputs_have_the_agreed_names_and_shapes(tiny_llama: C
 
 
 def test_the_basic_form_has_no_rms_norm_operator(tiny_llama: Checkpoint) -> None:
-    basic = build_graph(tiny_llama, n_tokens=1, context_length=32, rmsnorm=RmsNorm.BASIC)
-    one_node = build_graph(tiny_llama, n_tokens=1, context_length=32, rmsnorm=RmsNorm.OPERATOR)
+    basic = build_graph(tiny_llama, n_tokens=1, context_length=32, form=GraphForm(rmsnorm=RmsNorm.BASIC))
+    one_node = build_graph(tiny_llama, n_tokens=1, context_length=32, form=GraphForm(rmsnorm=RmsNorm.OPERATOR))
     assert not [node for node in basic.graph.node if node.op_type == "RMSNormalization"]
     assert len([node for node in one_node.graph.node if node.op_type == "RMSNormalization"]) == 9

@@ -20,7 +20,8 @@ import onnx
 
 from harness.errors import ModelError
 from harness.model.calibrate import CalibrationText, Range, collect_ranges
-from harness.model.graph import RmsNorm, build_graph
+from harness.model.form import GraphForm, RmsNorm
+from harness.model.graph import build_graph
 from harness.model.io_specs import io_specs
 from harness.model.quantize import Encoding, encoding_table, quantize_graph
 from harness.model.quantized_io import check_quantized_io, with_cache
@@ -45,7 +46,10 @@ def quantized(tiny_llama: Checkpoint, request: pytest.FixtureRequest) -> Quantiz
     heldout = tiny_llama.folder / "heldout.txt"
     corpus = load_corpus(heldout, tiny_llama.tokenizer_path, tiny_llama.facts, context_length=CONTEXT)
     text = CalibrationText(method="minmax", sequences=corpus.windows[-16:], sha256="")
-    floats = {n: build_graph(tiny_llama, n_tokens=n, context_length=CONTEXT, rmsnorm=request.param) for n in (CHUNK, 1)}
+    floats = {
+        n: build_graph(tiny_llama, n_tokens=n, context_length=CONTEXT, form=GraphForm(rmsnorm=request.param))
+        for n in (CHUNK, 1)
+    }
     ranges = collect_ranges(floats[CHUNK], text, tiny_llama.facts, context_length=CONTEXT, mask_value=-100.0)
     table = encoding_table(ranges, tiny_llama.facts.n_layers, W8A16)
     wide = {n: quantize_graph(model, table, W8A16) for n, model in floats.items()}

@@ -1,0 +1,52 @@
+"""How the graphs of a model are built, where several forms compute the same: the choices, and what they rest on.
+
+``docs/graph-choices.md`` has the measurements behind the defaults, which come first in each enumeration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RmsNorm(StrEnum):
+    OPERATOR = "operator"
+    """One RMSNormalization node."""
+    BASIC = "basic"
+    """Pow, ReduceMean, Add, Sqrt, Div, Mul."""
+
+
+class Attention(StrEnum):
+    MULTI_HEAD = "multi-head"
+    """One MatMul, Softmax, MatMul over all heads, grouped queries by batch broadcast."""
+    PER_HEAD = "per-head"
+    """MatMul, Add, Softmax, MatMul of each query head on its own, with scales of its own."""
+
+
+class Linear(StrEnum):
+    MATMUL = "matmul"
+    CONV = "conv"
+    """Conv with a 1x1 kernel over a (1, inputs, 1, N) picture."""
+
+
+class Logits(StrEnum):
+    ALL = "all"
+    """(1, N, vocabulary)"""
+    LAST = "last"
+    """(1, 1, vocabulary): of the last of the N tokens of a step."""
+
+
+class Embeddings(StrEnum):
+    GRAPH = "graph"
+    """The graph takes ``input_ids`` and looks them up in a table of its own."""
+    HOST = "host"
+    """The graph takes ``input_embeds``; the artifact's ``embeddings.bin`` is the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphForm:
+    rmsnorm: RmsNorm = RmsNorm.OPERATOR
+    attention: Attention = Attention.MULTI_HEAD
+    linear: Linear = Linear.MATMUL
+    logits: Logits = Logits.ALL
+    embeddings: Embeddings = Embeddings.GRAPH
