@@ -125,3 +125,7 @@ class DeadlineError(InfraError):
 
 class LeaseError(InfraError):
     pass
+
+
+class UnfitError(InfraError):
+    """A condition is violated, and the policy is to refuse. The phone itself is not broken."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from harness.errors import InfraError
+from harness.errors import UnfitError
 from harness.record.run import Conditions
 
 EVERY_S: Final = 10.0
@@ -72,9 +72,9 @@ def meet(
 
 
 def refuse_unfit(demand: Demand, conditions: Conditions, *, phone: str) -> None:
-    """Raise ``InfraError`` when the policy is to refuse and a condition is violated."""
+    """Raise ``UnfitError`` when the policy is to refuse and a condition is violated."""
     if demand.policy is Policy.REFUSE and conditions.violations:
-        raise InfraError(
+        raise UnfitError(
             f"phone {phone} is not fit to be measured",
             found="; ".join(conditions.violations),
             expected="none of these",

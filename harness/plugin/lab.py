@@ -27,13 +27,14 @@ from harness.plugin.accuracy import (
 )
 from harness.plugin.case import Case
 from harness.plugin.comparison import SETTLE_S, ab_workload, comparison_of, run_comparison
-from harness.plugin.leasing import hold_one
+from harness.plugin.leasing import hold_one, quarantine_of
 from harness.plugin.live import Channel
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList
 from harness.plugin.replay import pick
 from harness.plugin.resume import comparison_so_far, recalled
 from harness.plugin.share import Share
+from harness.pool.quarantine import cause_of
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.artifact import Artifact, load_artifact
 from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
@@ -340,6 +341,9 @@ class Lab:
             tell=self._tell,
         )
         self._entries.setdefault(case, []).append(record)
+        if (cause := cause_of(record)) is not None:
+            quarantine_of(self._share).add(phone.facts.serial, cause)
+            self._say(f"phone {phone.facts.serial} is quarantined for the rest of this run: {cause}")
         return record
 
     def _say(self, text: str) -> None:

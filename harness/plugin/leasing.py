@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.phone import LeasedPhone
-from harness.errors import InfraError, LeaseError
+from harness.errors import InfraError, LeaseError, PhoneStorageError
 from harness.plugin.share import Share
+from harness.device.lease import default_state_dir
 from harness.pool.local import acquire
+from harness.pool.quarantine import Quarantine
 from harness.record.run import DeviceFacts
 
 LEASE_WAIT_S: Final = 600.0
+
+
+def quarantine_of(share: Share) -> Quarantine:
+    folder = share.phones.lease_dir
+    return Quarantine(default_state_dir() if folder is None else Path(folder), share.session_id)
 
 
 @contextlib.contextmanager
@@ -23,14 +30,24 @@ def hold_one(
 ) -> Iterator[LeasedPhone]:
     """Any free phone of the given ones; waits for one as long as ``LEASE_WAIT_S``.
 
-    A phone that is gone is passed over while another is there; only where none is left its error is raised.
+    A phone that is gone is passed over while another is there; only where none is left its error is raised. One that
+    is quarantined is not used again in this run.
     """
+    quarantine = quarantine_of(share)
     deadline = time.monotonic() + LEASE_WAIT_S
     told = False
     while True:
         busy: LeaseError | None = None
         lost: InfraError | None = None
         for facts in phones:
+            cause = quarantine.cause(facts.serial)
+            if cause is not None:
+                lost = lost or InfraError(
+                    f"phone {facts.serial} is quarantined for the rest of this run",
+                    found=cause,
+                    next_step="mend the phone, then go on with --resume",
+                )
+                continue
             try:
                 phone = acquire(
                     facts,
@@ -44,6 +61,8 @@ def hold_one(
                 continue
             except InfraError as exc:
                 lost = exc
+                if isinstance(exc, PhoneStorageError):
+                    quarantine.add(facts.serial, f"{type(exc).__name__} when it was leased: {exc}")
                 continue
             try:
                 yield phone

@@ -22,6 +22,7 @@ from harness.record.runner import RunnerLog
 from harness.record.vocabulary import Status
 from harness.run.libraries import RUNNER
 from harness.run.plausible import contradictions
+from harness.run.signs import Signs, read_signs
 from harness.run.workload import Workload
 
 
@@ -152,6 +153,27 @@ def judge_run(
     return CLEAN
 
 
+_AT_THE_DSP: Final = frozenset(
+    {"DEVICE_FAILED", "CONTEXT_FAILED", "GRAPH_FAILED", "EXECUTE_FAILED", "HUNG", "BACKEND_FAILED"}
+)
+"""Runner errors that a crash of the DSP shows as."""
+_AT_AN_ACCESS: Final = _AT_THE_DSP | {"LIBRARY_LOAD", "IO_FAILED", "FILE_MISSING", "OUT_OF_MEMORY"}
+
+
+def _signs(evidence: Evidence) -> Signs:
+    start = evidence.log.start
+    return read_signs(evidence.logcat, pid=start.pid if start is not None else None)
+
+
+def _of_the_phone(signs: Signs, text: str, name: str | None) -> Judgement | None:
+    """What the phone's log explains; ``name``: the runner's error, None for a signal."""
+    if signs.denial is not None and (name is None or name in _AT_AN_ACCESS):
+        return _infra("InfraError", f"SELinux denied the runner an access: {signs.denial}; then {text}")
+    if signs.dsp_crash is not None and (name is None or name in _AT_THE_DSP):
+        return _infra("InfraError", f"the phone's cDSP crashed during the run: {signs.dsp_crash}; then {text}", True)
+    return None
+
+
 def _judge_signal(evidence: Evidence) -> Judgement:
     number = evidence.exit_code - 128
     meaning = SIGNALS.get(number)
@@ -164,6 +186,11 @@ def _judge_signal(evidence: Evidence) -> Judgement:
     text = f"the runner was ended by {meaning.name} ({meaning.why})"
     if number == signal.SIGKILL and killers:
         text += f"; the phone killed another process for lack of memory: {killers[-1]}"
+    signs = _signs(evidence)
+    if meaning.blame is Blame.MODEL and signs.tombstone is not None:
+        text += f"; tombstone: {signs.tombstone}"
+    if meaning.blame is Blame.MODEL and (found := _of_the_phone(signs, text, None)) is not None:
+        return found
     if meaning.blame is Blame.MODEL and evidence.log.start is None:
         return _infra("InfraError", f"{text} before its first record, so before any model: {_tail(evidence.stderr)}")
     if meaning.blame is Blame.MODEL:
@@ -188,6 +215,8 @@ def _judge_exit(evidence: Evidence, *, manifest: ArtifactManifest, conditions: C
         text = f"the runner ended with exit code {evidence.exit_code}, and its records do not say why: {said}"
         return _infra("TransferError", text, True)
     text = f"{meaning.name}: {meaning.why}: {said}"
+    if (found := _of_the_phone(_signs(evidence), text, meaning.name)) is not None:
+        return found
     if meaning.blame is Blame.MODEL:
         return _fail(text)
     if meaning.blame is Blame.MEMORY:

@@ -152,7 +152,7 @@ def execute(
             push_s=push_s,
             attempts=attempts,
             retried_because=retried_because,
-            error=attempt.error,
+            error=None if attempt.error is None else replace(attempt.error, transient=attempt.transient),
         )
         watcher.over()
         journal.append(record)

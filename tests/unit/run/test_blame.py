@@ -272,3 +272,41 @@ def test_lines_of_the_memory_killers_are_found_and_others_not() -> None:
         kernel,
         " ".join(LMKD.split()),
     )
+
+
+SSR = "12-03 05:00:01.000 1 1 E kernel: remoteproc remoteproc2: crash detected in remoteproc-cdsp: type fatal error\n"
+DENIED = '12-03 05:00:01.000 1 1 W audit: avc:  denied  { open } for pid=2 comm="snapgate-runner" name="cdsp"\n'
+CRASH = (
+    "12-03 05:00:01.000 1 1 F DEBUG : pid: 2, tid: 2, name: snapgate-runner\n"
+    "12-03 05:00:01.000 1 1 F DEBUG : signal 11 (SIGSEGV), code 1, fault addr 0x10\n"
+)
+
+
+@pytest.mark.parametrize("code", [23, 24, 25, 26, 41])
+def test_a_crash_of_the_cdsp_is_the_labs_and_worth_a_second_try(artifact: Artifact, code: int) -> None:
+    judgement = judge(artifact, code, with_fault(code), logcat=SSR)
+    assert (status(judgement), judgement.transient) == (Status.INFRA, True)
+    assert judgement.error is not None
+    assert "the phone's cDSP crashed during the run" in judgement.error.message
+
+
+def test_a_crash_of_the_cdsp_excuses_no_wrong_artifact(artifact: Artifact) -> None:
+    assert status(judge(artifact, 13, with_fault(13), logcat=SSR)) is Status.FAIL
+
+
+def test_a_denied_access_is_named_and_not_tried_again(artifact: Artifact) -> None:
+    judgement = judge(artifact, 23, with_fault(23), logcat=DENIED)
+    assert (status(judgement), judgement.transient) == (Status.INFRA, False)
+    assert judgement.error is not None
+    assert "SELinux denied the runner an access" in judgement.error.message
+
+
+def test_a_crash_of_the_runner_fails_and_quotes_its_tombstone(artifact: Artifact) -> None:
+    judgement = judge(artifact, 128 + signal.SIGSEGV, logcat=CRASH)
+    assert status(judgement) is Status.FAIL
+    assert judgement.error is not None
+    assert "tombstone: signal 11 (SIGSEGV), code 1, fault addr 0x10" in judgement.error.message
+
+
+def test_a_runner_that_fell_with_the_cdsp_is_no_failure_of_the_model(artifact: Artifact) -> None:
+    assert status(judge(artifact, 128 + signal.SIGABRT, logcat=CRASH + SSR)) is Status.INFRA
