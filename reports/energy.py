@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,7 +39,7 @@ class EnergySection:
 def energy_section(
     journal: Journal, measurements: Sequence[Measurement], phones: dict[str, str], *, hover_points: int
 ) -> EnergySection:
-    columns = {name: name.replace("_", " ") for name, metric in METRICS.items() if metric.family is Family.POWER}
+    columns = {name: _label(name) for name, metric in METRICS.items() if metric.family is Family.POWER}
     table = metric_table(
         "energy-table",
         "Energy per cell and phone",
@@ -54,6 +55,11 @@ def energy_section(
         charts=tuple(chart for run in speed_first(journal) if (chart := _chart(run, hover_points)) is not None),
         why=_why(run for run in journal.runs if run.run_id not in told),
     )
+
+
+def _label(metric: str) -> str:
+    """The unit at the end of a metric's name stands below it already."""
+    return re.sub(r"_(mj|mw|s|j|w|percent)$", "", metric).replace("_", " ")
 
 
 def _why(runs: Iterable[RunRecord]) -> tuple[WhyRow, ...]:

@@ -13,7 +13,7 @@ from harness.results.history import MIN_POINTS, MIN_SEGMENT, LevelChange, Point,
 from reports.chart import Band, Mark, Panel, draw
 from reports.chart import Series as Line
 from reports.drawing import Chart
-from reports.overview import figure
+from reports.overview import emulated_figure, figure
 from reports.render import environment, script_json, write_page
 from reports.text import clean, clean_tree, counted, moment, number, short_hash, signed, unit_name
 
@@ -68,7 +68,7 @@ def history_view(all_series: Sequence[Series]) -> HistoryView:
     ordered = sorted(stamps, key=lambda session: (stamps[session], session))
     numbers = {session: index for index, session in enumerate(ordered, start=1)}
     long = [series for series in all_series if len(series.points) > 1]
-    long.sort(key=lambda series: (-sum(c.better is False for c in series.changes), -len(series.changes)))
+    long.sort(key=lambda series: (-sum(_kind(series, c) == "worse" for c in series.changes), -len(series.changes)))
     charts, rows = [], []
     for index, series in enumerate(long):
         chart = _chart(series, f"trend-{index}", numbers) if index < MAX_CHARTS else None
@@ -179,7 +179,7 @@ def _change(series: Series, change: LevelChange, chart_id: str) -> ChangeRow:
         metric=series.metric,
         cell=clean(series.cell),
         phone=_phone(series),
-        kind="moved" if change.better is None else "better" if change.better else "worse",
+        kind=_kind(series, change),
         before=figure(change.before, series.unit).text,
         after=figure(change.after, series.unit).text,
         unit=unit_name(series.unit),
@@ -191,6 +191,13 @@ def _change(series: Series, change: LevelChange, chart_id: str) -> ChangeRow:
         known=tuple(clean(note) for note in change.known),
         chart_id=chart_id,
     )
+
+
+def _kind(series: Series, change: LevelChange) -> str:
+    """An emulator's speed, memory and heat are neither better nor worse."""
+    if change.better is None or emulated_figure(series.metric, Source(series.source)):
+        return "moved"
+    return "better" if change.better else "worse"
 
 
 def _artifact(last: Point, first: Point) -> str:

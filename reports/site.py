@@ -26,7 +26,7 @@ from harness.record.vocabulary import EMULATION_VOIDS, Source
 from harness.results.schema_versions import measurements, runs, sessions
 from reports.overview import figure
 from reports.render import environment, script_json
-from reports.text import clean, moment, short_hash, unit_name
+from reports.text import clean, counted, moment, short_hash, unit_name
 
 SITE_SCHEMA: Final = "snapgate.site/1"
 PER_PAGE: Final = 250
@@ -37,7 +37,7 @@ MARKER: Final = "snapgate-site.json"
 class Column:
     label: str
     kind: str = "text"
-    """``text``, ``mono``, ``number``, ``status``, ``source`` or ``link`` (a pair of text and address)"""
+    """``text``, ``time``, ``mono``, ``number``, ``status``, ``source`` or ``link`` (a pair of text and address)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Built:
 
 _RUNS: Final = (
     Column(label="run", kind="mono"),
-    Column(label="started"),
+    Column(label="started", kind="time"),
     Column(label="model, precision, SoC"),
     Column(label="workload"),
     Column(label="phone"),
@@ -73,7 +73,7 @@ _RUNS: Final = (
 )
 _SESSIONS: Final = (
     Column(label="session", kind="mono"),
-    Column(label="started"),
+    Column(label="started", kind="time"),
     Column(label="verdict", kind="status"),
     Column(label="runs", kind="number"),
     Column(label="SnapGate"),
@@ -85,8 +85,8 @@ _PHONES: Final = (
     Column(label="source", kind="source"),
     Column(label="runs", kind="number"),
     Column(label="runs that failed", kind="number"),
-    Column(label="first run"),
-    Column(label="last run"),
+    Column(label="first run", kind="time"),
+    Column(label="last run", kind="time"),
 )
 _ARTIFACTS: Final = (
     Column(label="artifact", kind="mono"),
@@ -94,8 +94,8 @@ _ARTIFACTS: Final = (
     Column(label="phones", kind="number"),
     Column(label="runs", kind="number"),
     Column(label="runs that failed", kind="number"),
-    Column(label="first run"),
-    Column(label="last run"),
+    Column(label="first run", kind="time"),
+    Column(label="last run", kind="time"),
 )
 _METRICS: Final = (
     Column(label="metric", kind="link"),
@@ -185,11 +185,11 @@ class _Site:
                 sa.select(sessions.c.status, sa.func.count()).group_by(sessions.c.status).order_by(sessions.c.status)
             ).all()
         facts = [
-            ("sessions", n_sessions, "sessions.html"),
-            ("runs", n_runs, "runs.html"),
-            ("phones", len(phones), "phones.html"),
-            ("artifacts", len(artifacts), "artifacts.html"),
-            ("metrics", metrics, "metrics.html"),
+            (counted(n_sessions, "session"), "sessions.html"),
+            (counted(n_runs, "run"), "runs.html"),
+            (counted(len(phones), "phone"), "phones.html"),
+            (counted(len(artifacts), "artifact"), "artifacts.html"),
+            (counted(metrics, "metric"), "metrics.html"),
         ]
         self._page(
             "index.html",
@@ -249,7 +249,7 @@ class _Site:
         caption: str,
         place: Place | None = None,
         note: str = "",
-        facts: Iterable[tuple[str, int, str]] = (),
+        facts: Iterable[tuple[str, str]] = (),
         statuses: Iterable[tuple[str, int]] = (),
     ) -> None:
         page = self._template.render(

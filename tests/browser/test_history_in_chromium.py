@@ -26,7 +26,7 @@ def test_what_became_worse_stands_first_with_its_first_run(browser, history_page
     )
     assert rows == [
         ["worse", "50.00", "40.00", "−20.0 %", "run-7"],
-        ["better", "2.00", "3.00", "+50.0 %", "run-7"],
+        ["moved", "2.00", "3.00", "+50.0 %", "run-7"],
     ]
 
 

@@ -113,7 +113,7 @@ def test_the_filter_leaves_the_rows_that_match_all_of_it(browser, page) -> None:
     fill(browser, "f-status", "PASS")
     assert browser.evaluate(f"[...new Set({visible}.map((row) => row.dataset.s))]") == ["PASS"]
     fill(browser, "f-text", "SNR")
-    assert browser.evaluate(f"{visible}.map((row) => row.querySelector('th').dataset.k)") == ["decode_snr_db"]
+    assert browser.evaluate(f"{visible}.map((row) => row.querySelector('th a').textContent)") == ["decode_snr_db"]
     assert browser.evaluate("document.getElementById('f-count').textContent") == f"1 of {everything} rows"
 
 
