@@ -82,6 +82,12 @@ SOCS: tuple[Soc, ...] = (
     ),
 )
 
+HTP_CONTEXT_BYTES: Final = 2 << 30
+"""Of one context: its weights and KV cache. The HTP runtime refuses an allocation above 2,097,152 KB (the message is
+quoted in pytorch/executorch#15954)."""
+HTP_SESSION_BYTES: Final = 7 << 29
+"""A session maps about 3.5 GiB in all (llama.cpp, docs/backend/hexagon)."""
+
 BY_PART: Mapping[str, Soc] = MappingProxyType({soc.part: soc for soc in SOCS})
 BY_MARKER: Mapping[str, Soc] = MappingProxyType({soc.marker: soc for soc in SOCS})
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from harness.cli.command import Subcommands, printer
 from harness.compiler.stages import Measured
 from harness.errors import UserError
+from harness.measure.footprint import PHONE_RAM_GB, footprint
 from harness.measure.statistics import perplexity_ratio_interval
 from harness.model.hub import locate
 from harness.record.artifact import ArtifactManifest
 from harness.record.codec import to_json, write_json
-from harness.soc import KvPrecision, Precision, find_soc
+from harness.soc import HTP_CONTEXT_BYTES, HTP_SESSION_BYTES, KvPrecision, Precision, find_soc
 
 
 def add_command(commands: Subcommands) -> None:
@@ -214,4 +215,12 @@ def accuracy_lines(manifest: ArtifactManifest) -> list[str]:
         lines.append(
             f"{size / 2**20:.2f} MiB of binaries; about {manifest.bytes_per_token / 2**20:.2f} MiB moved per token"
         )
+    need = footprint(manifest)
+    ram = " / ".join(f"{need.of_ram(size):.2%}" for size in PHONE_RAM_GB)
+    lines.append(
+        f"at least {need.total / 2**20:.2f} MiB in memory (binaries, {need.kv_pool / 2**20:.2f} MiB of KV cache, inputs "
+        f"and outputs): {need.of_session:.2%} of what an HTP session maps ({HTP_SESSION_BYTES / 2**30:g} GiB), "
+        f"{need.of_context:.2%} of what a context may have ({HTP_CONTEXT_BYTES / 2**30:g} GiB), {ram} of a phone's "
+        f"{' / '.join(map(str, PHONE_RAM_GB))} GiB"
+    )
     return lines

@@ -12,9 +12,9 @@ from typing import Final
 from harness.errors import UserError
 from harness.model.form import Attention, Embeddings, GraphForm, Linear, Logits, RmsNorm
 from harness.model.recipes import SCHEMES
-from harness.model.shards import CONTEXT_LIMIT_BYTES, cut_evenly, layer_bytes, shard_sizes
+from harness.model.shards import cut_evenly, layer_bytes, shard_sizes
 from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
-from harness.soc import KvPrecision, Precision, Soc, check_precision
+from harness.soc import HTP_CONTEXT_BYTES, KvPrecision, Precision, Soc, check_precision
 
 FORMS: Final[Mapping[str, tuple[str, type[StrEnum]]]] = MappingProxyType(
     {
@@ -182,12 +182,12 @@ def shard_cuts(plan: Plan, facts: ModelFacts) -> tuple[int, ...]:
         return cut_evenly(sizes, plan.shards)
     for n_shards in range(1, facts.n_layers + 1):
         cuts = cut_evenly(sizes, n_shards)
-        if max(shard_sizes(sizes, cuts)) <= CONTEXT_LIMIT_BYTES:
+        if max(shard_sizes(sizes, cuts)) <= HTP_CONTEXT_BYTES:
             return cuts
     raise UserError(
         f"a single layer of {facts.name} does not fit the HTP",
         found=f"{max(sizes) / 2**30:.1f} GiB with its KV cache",
-        expected=f"at most {CONTEXT_LIMIT_BYTES / 2**30:.1f} GiB a context",
+        expected=f"at most {HTP_CONTEXT_BYTES / 2**30:.1f} GiB a context",
         next_step="choose fewer bits a weight, or a shorter --context",
     )
 

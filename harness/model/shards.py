@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     import onnx
 
     from harness.model.decoder import GraphRunner
-
-CONTEXT_LIMIT_BYTES: Final = 2 * 2**30
-"""Of one context: its weights and KV cache. The HTP runtime refuses an allocation above 2,097,152 KB (the message is
-quoted in pytorch/executorch#15954). A session maps about 3.5 GB in all (llama.cpp, docs/backend/hexagon)."""
 
 Array = NDArray[Any]
 

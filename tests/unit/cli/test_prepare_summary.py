@@ -54,18 +54,26 @@ def manifest() -> ArtifactManifest:
     )  # fmt: skip
 
 
+NEED = (
+    "at least 1.50 MiB in memory (binaries, 0.50 MiB of KV cache, inputs and outputs): 0.04% of what an HTP session "
+    "maps (3.5 GiB), 0.07% of what a context may have (2 GiB), 0.02% / 0.01% / 0.01% of a phone's 8 / 12 / 16 GiB"
+)
+"""1 MiB of binary and 2^18 elements of 2 bytes."""
+
+
 def test_every_figure_is_said_with_its_interval_and_unit() -> None:
     """Each window costs 0.1 nats more over 10 tokens: exp(0.01) with no spread between windows."""
     assert accuracy_lines(manifest()) == [
         "perplexity 10.1000, +1.00 % over fp32 (95 %: +1.01 to +1.01, paired over windows); 99.0 % of fp32's quality",
         "SNR in dB behind each layer 40.0 30.0, logits 25.5; same first choice as fp32 at 75.0% of 8 positions",
         "1.00 MiB of binaries; about 1.50 MiB moved per token",
+        NEED,
     ]
 
 
 def test_what_was_not_measured_is_not_said() -> None:
     found = accuracy_lines(replace(manifest(), quality=(), accuracy=None))
-    assert found == ["1.00 MiB of binaries; about 1.50 MiB moved per token"]
+    assert found == ["1.00 MiB of binaries; about 1.50 MiB moved per token", NEED]
 
 
 def test_without_the_windows_there_is_no_interval() -> None:
