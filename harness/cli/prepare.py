@@ -218,8 +218,8 @@ def accuracy_lines(manifest: ArtifactManifest) -> list[str]:
     need = footprint(manifest)
     ram = " / ".join(f"{need.of_ram(size):.2%}" for size in PHONE_RAM_GB)
     lines.append(
-        f"at least {need.total / 2**20:.2f} MiB in memory (binaries, {need.kv_pool / 2**20:.2f} MiB of KV cache, inputs "
-        f"and outputs): {need.of_session:.2%} of what an HTP session maps ({HTP_SESSION_BYTES / 2**30:g} GiB), "
+        f"at least {need.total / 2**20:.2f} MiB in memory (binaries, {need.kv_pool / 2**20:.2f} MiB of KV cache, "
+        f"inputs and outputs): {need.of_session:.2%} of what an HTP session maps ({HTP_SESSION_BYTES / 2**30:g} GiB), "
         f"{need.of_context:.2%} of what a context may have ({HTP_CONTEXT_BYTES / 2**30:g} GiB), {ram} of a phone's "
         f"{' / '.join(map(str, PHONE_RAM_GB))} GiB"
     )
