@@ -9,10 +9,14 @@ from pathlib import Path
 
 from harness.cli.command import Subcommands, add_redaction, printer, redacted
 from harness.cli.store import add_database, existing, need_history
+from harness.journal import Journal
 from harness.plugin.conclusion import manifests_of, write_all
+from harness.record.artifact import ArtifactManifest
+from harness.record.codec import read_json
 from harness.results.compare import narrowed
 from harness.results.derive import derive
 from harness.results.gate import judge_journal, read_limits, read_session
+from harness.results.integrity import ARTIFACTS_NAME, ArtifactManifests
 from harness.results.redact import redaction_key, serial_renamer
 
 
@@ -56,10 +60,23 @@ def run(arguments: argparse.Namespace) -> int:
     journal = redacted(journal, arguments)
     verdict = judge_journal(journal, read_limits(arguments.limits), notes=notes)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    manifests = manifests_of(journal, arguments.artifacts)
+    manifests = _manifests(journal, arguments)
     for path in write_all(arguments.out, journal, verdict, manifests):
         print(f"wrote {path}")
     return 0
+
+
+def _manifests(journal: Journal, arguments: argparse.Namespace) -> tuple[ArtifactManifest, ...]:
+    """Of the artifacts that ran: from their folders, or where they are gone or were made anew, the copies beside the
+    journal."""
+    found = {manifest.artifact_id: manifest for manifest in manifests_of(journal, arguments.artifacts)}
+    copies = arguments.journal.parent / ARTIFACTS_NAME
+    if copies.is_file():
+        wanted = {run.artifact_id for run in journal.runs}
+        for manifest in read_json(copies, ArtifactManifests).artifacts:
+            if manifest.artifact_id in wanted:
+                found.setdefault(manifest.artifact_id, manifest)
+    return tuple(found.values())
 
 
 def _compare(arguments: argparse.Namespace) -> int:
