@@ -18,7 +18,7 @@ from harness.compiler.prepare import prepare
 from harness.model.encoding import NUMPY_DTYPES
 from harness.record.artifact import Artifact
 from harness.record.job import JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Logits, Prompt
-from harness.soc import KvPrecision, Precision, find_soc
+from harness.soc import PRECISION_FLOORS, KvPrecision, Precision, find_soc
 
 pytestmark = [pytest.mark.lane("qnn"), pytest.mark.lane("build"), pytest.mark.xdist_group("emulator-identity")]
 
@@ -26,10 +26,30 @@ CHECKPOINT = Path(__file__).resolve().parents[2] / "models" / "tiny-llama"
 CONTEXT, PREFILL = 96, 16
 N_PROMPT, N_GEN = 24, 4  # a whole chunk, one half full, three decode steps
 TOKENS = tuple((37 * i + 11) % 1000 + 20 for i in range(N_PROMPT))
-FP16 = (Precision.FP16, KvPrecision.KVFP16)
-W8A16_KV8 = (Precision.W8A16, KvPrecision.KV8)
-W8A16_KV16 = (Precision.W8A16, KvPrecision.KV16)
-RECIPES = [FP16, W8A16_KV8, pytest.param(W8A16_KV16, marks=pytest.mark.slow)]
+FP16 = (Precision.FP16, KvPrecision.KVFP16, "gen3")
+W8A16_KV8 = (Precision.W8A16, KvPrecision.KV8, "gen3")
+ONE_OF_EACH = [
+    (Precision.W8A16, KvPrecision.KV16, "gen3"),
+    (Precision.W8A16_FP16ATTN, KvPrecision.KV8, "gen2"),
+    (Precision.W8A8, KvPrecision.KV8, "sd888"),
+    (Precision.W4A16, KvPrecision.KV8, "gen1"),
+    (Precision.W4A16_B32, KvPrecision.KV8, "elite"),
+    (Precision.FP16, KvPrecision.KVFP16, "elite5"),
+]
+"""Every precision and every HTP arch at least once."""
+EVERY_CELL = [
+    (precision, KvPrecision.KVFP16 if precision is Precision.FP16 else KvPrecision.KV8, marker)
+    for precision in Precision
+    for marker in ("sd888", "gen1", "gen2", "gen3", "elite", "elite5")
+    if find_soc(marker).htp_arch >= PRECISION_FLOORS[precision].arch
+]
+"""With SNAPGATE_EVERY_CELL=1, a quarter of an hour: every precision on every arch that it runs on."""
+MORE = EVERY_CELL if os.environ.get("SNAPGATE_EVERY_CELL") else ONE_OF_EACH
+RECIPES = [
+    FP16,
+    W8A16_KV8,
+    *(pytest.param(cell, marks=pytest.mark.slow) for cell in MORE if cell not in (FP16, W8A16_KV8)),
+]
 
 
 class Artifacts:
@@ -40,19 +60,19 @@ class Artifacts:
         self._checkpoint = folder / "tiny-llama"
         # Without its held-out text, so that preparing measures no perplexity.
         shutil.copytree(CHECKPOINT, self._checkpoint, ignore=shutil.ignore_patterns("heldout.txt"))
-        self._ready: dict[tuple[Precision, KvPrecision], Artifact] = {}
+        self._ready: dict[tuple[Precision, KvPrecision, str], Artifact] = {}
 
-    def get(self, recipe: tuple[Precision, KvPrecision]) -> Artifact:
+    def get(self, recipe: tuple[Precision, KvPrecision, str]) -> Artifact:
         if recipe not in self._ready:
-            precision, kv = recipe
+            precision, kv, marker = recipe
             self._ready[recipe] = prepare(
                 self._checkpoint,
-                soc=find_soc("gen3"),
+                soc=find_soc(marker),
                 precision=precision,
                 kv=kv,
                 context=CONTEXT,
                 prefill=PREFILL,
-                calibration=CHECKPOINT / "heldout.txt" if precision is Precision.W8A16 else None,
+                calibration=None if precision is Precision.FP16 else CHECKPOINT / "heldout.txt",
                 out=self._folder / "out",
             )
         return self._ready[recipe]
@@ -63,7 +83,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
     return Artifacts(tmp_path_factory.mktemp("emulator"))
 
 
-@pytest.fixture(params=RECIPES, ids=lambda recipe: f"{recipe[0]}-{recipe[1]}")
+@pytest.fixture(params=RECIPES, ids=lambda recipe: "-".join(recipe))
 def artifact(request: pytest.FixtureRequest, artifacts: Artifacts) -> Artifact:
     return artifacts.get(request.param)
 
