@@ -21,7 +21,7 @@ from harness.errors import HostError, UserError
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.baseline import Baseline
 from harness.record.codec import from_json, to_json
-from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
+from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, TaskScore, WindowScores
 from harness.record.run import Cell, RunRecord
 from harness.record.vocabulary import Source, Status
 
@@ -106,6 +106,7 @@ Entry = (
     | ReferenceFacts
     | LogitsComparison
     | WindowScores
+    | TaskScore
     | SelfCheck
     | NotCovered
     | ArmRun
@@ -124,6 +125,7 @@ _KINDS: dict[str, type[Entry]] = {
     "reference": ReferenceFacts,
     "logits": LogitsComparison,
     "windows": WindowScores,
+    "task": TaskScore,
     "self_check": SelfCheck,
     "not_covered": NotCovered,
     "end": End,
@@ -191,6 +193,7 @@ class Journal:
     """What limits against a baseline compare with"""
     comparisons: tuple[Comparison, ...] = ()
     comparison_ends: tuple[ComparisonEnd, ...] = ()
+    tasks: tuple[TaskScore, ...] = ()
     finished: tuple[Finished, ...] = ()
     resumes: tuple[Resume, ...] = ()
     ends: tuple[End, ...] = ()
@@ -206,6 +209,7 @@ class Journal:
             runs=tuple(run for run in self.runs if run.run_id not in gone),
             logits=tuple(entry for entry in self.logits if entry.run_id not in gone),
             windows=tuple(entry for entry in self.windows if entry.run_id not in gone),
+            tasks=tuple(entry for entry in self.tasks if entry.run_id not in gone),
             self_checks=tuple(entry for entry in self.self_checks if entry.run_id not in gone),
             arms=tuple(entry for entry in self.arms if entry.run_id not in gone),
             not_covered=_without(self.not_covered, (entry for resume in self.resumes for entry in resume.retried)),
@@ -297,6 +301,7 @@ def read_journal(folder: Path, *, session_id: str | None = None, as_written: boo
         baselines=of(Baseline),
         comparisons=of(Comparison),
         comparison_ends=of(ComparisonEnd),
+        tasks=of(TaskScore),
         finished=of(Finished),
         resumes=of(Resume),
         damaged=tuple(damaged),

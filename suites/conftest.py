@@ -23,6 +23,42 @@ def latency_run(lab: Lab, case: Case) -> RunRecord:
 
 
 @pytest.fixture(scope="session")
+def smoke_run(lab: Lab, case: Case) -> RunRecord | None:
+    """A toy graph of one layer, then the artifact: a prompt of four tokens and one token of answer."""
+    return lab.suite(case, "smoke")
+
+
+@pytest.fixture(scope="session")
+def edges_run(lab: Lab, case: Case) -> RunRecord | None:
+    """Prompts of 1, N-1, N, N+1, 2N and context-length tokens with all logits, and a short one three times."""
+    return lab.suite(case, "edges")
+
+
+@pytest.fixture(scope="session")
+def tasks_run(lab: Lab, case: Case) -> RunRecord | None:
+    """Every item of the model's task sets, on the phone and by the fp32 graph on the host."""
+    return lab.suite(case, "tasks")
+
+
+@pytest.fixture(scope="session")
+def sweep_run(lab: Lab, case: Case) -> RunRecord | None:
+    """Prompts of 1 to 2048 tokens; one token behind 0 to 1920 cached ones; then a token every two seconds."""
+    return lab.suite(case, "sweep")
+
+
+@pytest.fixture(scope="session")
+def sustained_run(lab: Lab, case: Case) -> RunRecord | None:
+    """300 tokens, twenty times in a row; a token a second while it cools; then the same held to 70 % of the speed."""
+    return lab.suite(case, "sustained")
+
+
+@pytest.fixture(scope="session")
+def endurance_run(lab: Lab, case: Case) -> RunRecord | None:
+    """200 rounds of load, dialogues of three turns, unload; every fourth round has twice the dialogues."""
+    return lab.suite(case, "endurance")
+
+
+@pytest.fixture(scope="session")
 def ab_run(lab: Lab, case: Case) -> RunRecord:
     """Baseline and candidate of ``--ab`` in turn on one phone, in pairs, until it is decided or the budget ends."""
     return lab.ab(case)

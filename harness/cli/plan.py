@@ -19,8 +19,10 @@ def add_command(commands: Subcommands) -> None:
     parser.add_argument("suites", nargs="*", metavar="PATH", help="suites, folders or files (default: suites)")
     for name in _OPTIONS:
         parser.add_argument(name, metavar="VALUE", dest=name)
+    parser.add_argument("--thorough", action="store_true", help="with the long suites")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return plan(arguments.suites, {name: getattr(arguments, name) for name in _OPTIONS})
+    flags = ["--thorough"] if arguments.thorough else []
+    return plan([*(arguments.suites or ["suites"]), *flags], {name: getattr(arguments, name) for name in _OPTIONS})

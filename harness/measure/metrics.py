@@ -8,11 +8,14 @@ position of a prompt. Times come from CLOCK_MONOTONIC of the phone, stamped by t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
+from harness.measure.metric import Metric, exact, sampled
+from harness.measure.suite_metrics import SUITE_METRICS
 from harness.record.vocabulary import Family
+
+__all__ = ["HEADLINE", "LOAD_PHASES", "METRICS", "THERMAL_DOMAINS", "Metric"]
 
 LOAD_PHASES: Final = (
     "open_libraries",
@@ -28,39 +31,15 @@ LOAD_PHASES: Final = (
 
 THERMAL_DOMAINS: Final = ("cpu", "gpu", "npu", "skin", "battery", "ddr")
 
-Better = Literal["higher", "lower", "equal"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    name: str
-    unit: str
-    """``ms``, ``tokens/s``, ``bytes``, ``celsius``, ``dB``, ``nats``, ``percent``, ``fraction``, ``yes=1`` ..."""
-    family: Family
-    better: Better
-    """Which direction is good; ``equal``: one value is right."""
-    definition: str
-    sampled: bool = False
-    """True: an estimate from repetitions, judged by its interval. False: exact, judged by its value."""
-
-
-def _sampled(name: str, unit: str, better: Better, definition: str) -> Metric:
-    return Metric(name=name, unit=unit, family=Family.PERFORMANCE, better=better, definition=definition, sampled=True)
-
-
-def _exact(name: str, unit: str, family: Family, better: Better, definition: str) -> Metric:
-    return Metric(name=name, unit=unit, family=family, better=better, definition=definition)
-
-
 _LATENCY = (
-    _sampled(
+    sampled(
         "load_ms",
         "ms",
         "lower",
         "From the start of the first load phase to the end of the last. One sample per run; median.",
     ),
     *(
-        _sampled(
+        sampled(
             f"load_{phase}_ms",
             "ms",
             "lower",
@@ -68,35 +47,35 @@ _LATENCY = (
         )
         for phase in LOAD_PHASES
     ),
-    _sampled(
+    sampled(
         "ttft_ms",
         "ms",
         "lower",
         "Prompt token ids ready (generation start) to first token known. Loading and tokenizing are not in it. One "
         "sample per repetition of the longest prompt; median.",
     ),
-    _sampled(
+    sampled(
         "prefill_tps",
         "tokens/s",
         "higher",
         "Real prompt tokens (padding not counted) over the time from the start of the first prefill chunk to the end "
         "of the last. One sample per repetition of the longest prompt; median.",
     ),
-    _sampled(
+    sampled(
         "decode_tps",
         "tokens/s",
         "higher",
         "(n_gen - 1) / (last token - first token): the first token belongs to prefill. One sample per repetition of "
         "the longest prompt; median.",
     ),
-    _sampled(
+    sampled(
         "tpot_ms",
         "ms",
         "lower",
         "Mean gap between tokens: (last token - first token) / (n_gen - 1). One sample per repetition; median.",
     ),
     *(
-        _sampled(
+        sampled(
             f"itl_p{percent}_ms",
             "ms",
             "lower",
@@ -105,27 +84,27 @@ _LATENCY = (
         )
         for percent in (50, 90, 99)
     ),
-    _sampled(
+    sampled(
         "itl_max_ms",
         "ms",
         "lower",
         "Largest gap between tokens. One sample per repetition; the value is the largest of them, without an interval.",
     ),
-    _sampled(
+    sampled(
         "peak_decode_tps",
         "tokens/s",
         "higher",
         "Gaps over time in the fastest level of a repetition, which is cut where its speed changes by 3 % or more. "
         "Needs 256 gaps. One sample per repetition of the longest prompt; median.",
     ),
-    _sampled(
+    sampled(
         "steady_decode_tps",
         "tokens/s",
         "higher",
         "Gaps over time in the last level of a repetition, if that level has 32 gaps and a tenth of the time, and the "
         "temperature that rose most stayed within 1 °C of its end for 60 s. One sample per repetition; median.",
     ),
-    _sampled(
+    sampled(
         "tokens_to_throttle",
         "tokens",
         "higher",
@@ -135,7 +114,7 @@ _LATENCY = (
 )
 
 _MEMORY = (
-    _exact(
+    exact(
         "peak_rss_bytes",
         "bytes",
         Family.MEMORY,
@@ -143,14 +122,14 @@ _MEMORY = (
         "max(VmHWM, VmRSS + VmSwap) of the runner over all readings of /proc/self/status; the largest of all runs. "
         "Memory of the DSP and of other processes is not in it.",
     ),
-    _exact(
+    exact(
         "kv_pool_bytes",
         "bytes",
         Family.MEMORY,
         "lower",
         "Size of the KV pool that the runner allocates once, for the full context. The largest of all runs.",
     ),
-    _exact(
+    exact(
         "heap_allocations",
         "count",
         Family.MEMORY,
@@ -164,14 +143,14 @@ _THERMAL = tuple(
     metric
     for domain in THERMAL_DOMAINS
     for metric in (
-        _exact(
+        exact(
             f"start_{domain}_celsius",
             "celsius",
             Family.THERMAL,
             "lower",
             f"First usable reading of the run; the hottest sensor of the domain {domain}; the largest of all runs.",
         ),
-        _exact(
+        exact(
             f"peak_{domain}_celsius",
             "celsius",
             Family.THERMAL,
@@ -182,21 +161,21 @@ _THERMAL = tuple(
 )
 
 _PLACEMENT = (
-    _exact(
+    exact(
         "cpu_nodes",
         "count",
         Family.PLACEMENT,
         "lower",
         "Nodes of the compiled graphs that are left to the CPU, summed over the graphs of the artifact.",
     ),
-    _exact(
+    exact(
         "epcontext_nodes_per_graph",
         "count",
         Family.PLACEMENT,
         "equal",
         "Pieces that the compiler split a graph into; 1 is whole. The graph that is furthest from 1.",
     ),
-    _exact(
+    exact(
         "dsp_arch_matches",
         "yes=1",
         Family.PLACEMENT,
@@ -206,44 +185,44 @@ _PLACEMENT = (
 )
 
 _ACCURACY = (
-    _exact(
+    exact(
         "runs_completed",
         "fraction",
         Family.ACCURACY,
         "higher",
         "Share of the runs that ended without an error. An error always decides, whether a limit is set or not.",
     ),
-    _exact(
+    exact(
         "prefill_snr_db",
         "dB",
         Family.ACCURACY,
         "higher",
         "-20 log10(|x - r| / |r|) of the phone's logits x against fp32 r; median over prefill positions.",
     ),
-    _exact("decode_snr_db", "dB", Family.ACCURACY, "higher", "As prefill_snr_db, over decode positions."),
-    _exact("worst_decode_snr_db", "dB", Family.ACCURACY, "higher", "As decode_snr_db; the smallest position."),
-    _exact(
+    exact("decode_snr_db", "dB", Family.ACCURACY, "higher", "As prefill_snr_db, over decode positions."),
+    exact("worst_decode_snr_db", "dB", Family.ACCURACY, "higher", "As decode_snr_db; the smallest position."),
+    exact(
         "relative_l2",
         "ratio",
         Family.ACCURACY,
         "lower",
         "|x - r| / |r| of the phone's logits x against fp32 r; median over all positions.",
     ),
-    _exact(
+    exact(
         "kl_nats_mean",
         "nats",
         Family.ACCURACY,
         "lower",
         "KL(softmax(fp32) || softmax(phone)), natural logarithm; mean over all positions.",
     ),
-    _exact(
+    exact(
         "top1_agreement",
         "fraction",
         Family.ACCURACY,
         "higher",
         "Share of all positions where the phone's argmax is that of fp32.",
     ),
-    _exact(
+    exact(
         "greedy_exact_fraction",
         "fraction",
         Family.ACCURACY,
@@ -251,7 +230,7 @@ _ACCURACY = (
         "Share of the greedy positions where the phone's argmax is that of fp32. 1 means that every generated token is "
         "right.",
     ),
-    _exact(
+    exact(
         "greedy_mismatch_max_margin",
         "logits",
         Family.ACCURACY,
@@ -259,24 +238,22 @@ _ACCURACY = (
         "Largest fp32 top-2 margin (largest minus second largest logit) at a greedy position where the argmax differs; "
         "0 when none differs. Below 0.1 the model itself is undecided.",
     ),
-    _exact(
+    exact(
         "perplexity",
         "ppl",
         Family.ACCURACY,
         "lower",
         "exp(mean NLL) of the phone over the scored tokens of the held-out windows; natural logarithm.",
     ),
-    _exact(
-        "perplexity_fp32", "ppl", Family.ACCURACY, "lower", "As perplexity, by the fp32 graph, on the same windows."
-    ),
-    _exact(
+    exact("perplexity_fp32", "ppl", Family.ACCURACY, "lower", "As perplexity, by the fp32 graph, on the same windows."),
+    exact(
         "perplexity_graph",
         "ppl",
         Family.ACCURACY,
         "lower",
         "As perplexity, by the graph that was compiled, run on the CPU, on the same windows.",
     ),
-    _exact(
+    exact(
         "perplexity_over_fp32_percent",
         "percent",
         Family.ACCURACY,
@@ -284,14 +261,14 @@ _ACCURACY = (
         "100 (perplexity / perplexity_fp32 - 1) on the windows that both scored; the interval is paired over windows "
         "and is shown, not judged: these windows are the whole population.",
     ),
-    _exact(
+    exact(
         "perplexity_over_graph_percent",
         "percent",
         Family.ACCURACY,
         "lower",
         "As perplexity_over_fp32_percent, against perplexity_graph.",
     ),
-    _exact(
+    exact(
         "three_way_snr_gap_db",
         "dB",
         Family.ACCURACY,
@@ -300,21 +277,21 @@ _ACCURACY = (
         "over positions per phase; the larger of prefill and decode. How much further from fp32 the phone is than it "
         "has to be.",
     ),
-    _exact(
+    exact(
         "prefill_decode_identical",
         "yes=1",
         Family.ACCURACY,
         "equal",
         "1 when the prefill graph and the decode graph gave bit-identical logits for one prompt, else 0.",
     ),
-    _exact(
+    exact(
         "prompt_sensitive",
         "yes=1",
         Family.ACCURACY,
         "equal",
         "1 when different prompts gave different output, else 0. 0 always fails, and voids all speed.",
     ),
-    _exact(
+    exact(
         "non_constant_output",
         "yes=1",
         Family.ACCURACY,
@@ -325,7 +302,7 @@ _ACCURACY = (
 )
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
-    {metric.name: metric for metric in (*_ACCURACY, *_PLACEMENT, *_LATENCY, *_MEMORY, *_THERMAL)}
+    {metric.name: metric for metric in (*_ACCURACY, *_PLACEMENT, *_LATENCY, *_MEMORY, *_THERMAL, *SUITE_METRICS)}
 )
 
 HEADLINE: Mapping[Family, str] = MappingProxyType(
@@ -335,6 +312,7 @@ HEADLINE: Mapping[Family, str] = MappingProxyType(
         Family.PERFORMANCE: "decode_tps",
         Family.MEMORY: "peak_rss_bytes",
         Family.THERMAL: "peak_skin_celsius",
+        Family.POWER: "energy_per_token_mj",
     }
 )
 """The metric that stands for a family of which nothing was measured."""

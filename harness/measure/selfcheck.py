@@ -22,6 +22,10 @@ TOKEN_COUNT: Final = "token_count"
 CLOCK: Final = "clock"
 HEAP_ALLOCATIONS: Final = "heap_allocations"
 PREFILL_DECODE_IDENTITY: Final = "prefill_decode_identity"
+DETERMINISM: Final = "determinism"
+TOY_GRAPH: Final = "toy_graph"
+MODE_FLIP: Final = "mode_flip"
+OBSERVED: Final = "observer_effect"
 
 MIN_CONSTANT_TOKENS: Final = 8
 """So many equal tokens in a row, and nothing else, are called constant output."""
@@ -29,6 +33,9 @@ MIN_COMPARED_TOKENS: Final = 4
 """Fewer equal tokens prove nothing: two prompts may well share their first token."""
 SUSPEND_TOLERANCE_NS: Final = 50_000_000
 """CLOCK_BOOTTIME may run ahead of CLOCK_MONOTONIC by this much before the phone is said to have slept."""
+MODE_FLIP_FACTOR: Final = 3.0
+"""Two repetitions of one prompt that differ by more than this are of two modes (clocks not voted for, another core, a
+fallback: 15 times has been seen), and their median is the speed of neither."""
 WALL_TOLERANCE: Final = 0.02
 WALL_TOLERANCE_S: Final = 1.0
 
@@ -43,6 +50,8 @@ def record_checks(run: RunRecord) -> tuple[SelfCheck, ...]:
         (TOKEN_COUNT, list(_count_faults(log))),
         (CLOCK, list(_clock_faults(run))),
         (HEAP_ALLOCATIONS, list(_allocations(log))),
+        (MODE_FLIP, list(_mode_flips(log))),
+        (OBSERVED, list(_observed(log))),
     ]
     checks = [
         _check(run.run_id, run.cell, name, not faults, "; ".join(faults[:5]) or "no fault found")
@@ -50,6 +59,8 @@ def record_checks(run: RunRecord) -> tuple[SelfCheck, ...]:
     ]
     if run.prompt_sensitivity_expected:
         checks.append(_token_sensitivity(run))
+    if any(g.repetition > 0 or g.warmup for g in log.generations):
+        checks.append(_determinism(run))
     return tuple(checks)
 
 
@@ -65,15 +76,66 @@ def _constant_generations(log: RunnerLog) -> list[str]:
     return [
         f"{_named(g)}: all {len(g.argmax_ids)} tokens are {g.argmax_ids[0]}"
         for g in log.generations
-        if len(g.argmax_ids) >= MIN_CONSTANT_TOKENS and len(set(g.argmax_ids)) == 1
+        if len(g.argmax_ids) >= MIN_CONSTANT_TOKENS and len(set(g.argmax_ids)) == 1 and not _is_made_up(g)
     ]
+
+
+def _is_made_up(g: Generation) -> bool:
+    """Behind a cache that no text stands for, the output means nothing."""
+    return g.n_cached > 0 and not g.n_carried
+
+
+def _determinism(run: RunRecord) -> SelfCheck:
+    """Every repetition of a prompt has to give the same tokens and NLL; sampled ones start with one seed."""
+    seen: dict[str, Generation] = {}
+    faults = []
+    n_compared = 0
+    for g in run.log.generations:
+        first = seen.setdefault(g.prompt_id, g)
+        if first is g:
+            continue
+        n_compared += 1
+        if (g.token_ids, g.argmax_ids, g.nll) != (first.token_ids, first.argmax_ids, first.nll):
+            faults.append(f"{_named(g)} differs from {_named(first)}")
+    detail = "; ".join(faults[:5]) or f"{n_compared} repetitions gave the same answer"
+    return _check(run.run_id, run.cell, DETERMINISM, not faults if n_compared else None, detail)
+
+
+def _mode_flips(log: RunnerLog) -> Iterator[str]:
+    """Among the repetitions of one prompt, warm-ups left out: time per token, or to the first token."""
+    by_prompt: dict[str, list[Generation]] = {}
+    for g in log.generations:
+        if not g.warmup and g.mode == "generate" and len(g.token_ns) > 0:
+            by_prompt.setdefault(g.prompt_id, []).append(g)
+    for prompt_id, group in by_prompt.items():
+        for what, times in (
+            ("time to the first token", [g.token_ns[0] - g.start_ns for g in group]),
+            ("time per token", [_per_token(g) for g in group if len(g.token_ns) > 1]),
+        ):
+            if len(times) > 1 and min(times) > 0 and max(times) > MODE_FLIP_FACTOR * min(times):
+                yield (
+                    f"{prompt_id}: {what} flips between {min(times) / 1e6:.1f} and {max(times) / 1e6:.1f} ms"
+                    f" ({max(times) / min(times):.1f} times)"
+                )
+
+
+def _per_token(g: Generation) -> float:
+    return (g.token_ns[-1] - g.token_ns[0] - g.pace_ns) / (len(g.token_ns) - 1)
+
+
+def _observed(log: RunnerLog) -> Iterator[str]:
+    """Copying graph outputs at every step is work of the measurement's own."""
+    for g in log.generations:
+        if g.outputs:
+            names = ", ".join(copy.name for copy in g.outputs[:3])
+            yield f"{_named(g)}: {len(g.outputs)} graph outputs were copied at every step ({names})"
 
 
 def _token_sensitivity(run: RunRecord) -> SelfCheck:
     """Fails when every prompt of the run gave the same greedy tokens (over the length that all have)."""
     outputs: dict[str, tuple[int, ...]] = {}
     for generation in run.log.generations:
-        if generation.mode == "generate" and generation.argmax_ids:
+        if generation.mode == "generate" and generation.argmax_ids and not _is_made_up(generation):
             outputs.setdefault(generation.prompt_id, generation.argmax_ids)
     n_common = min((len(ids) for ids in outputs.values()), default=0)
     passed: bool | None
@@ -94,8 +156,10 @@ def _count_faults(log: RunnerLog) -> Iterator[str]:
         if len(set(counts.values())) != 1:
             yield f"{_named(g)}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
         n_prefilled = sum(chunk.n_tokens for chunk in g.prefill)
-        if g.prefill and n_prefilled != g.n_prompt:
-            yield f"{_named(g)}: {n_prefilled} tokens went through prefill, the prompt has {g.n_prompt}"
+        expected = g.n_prompt + g.n_carried
+        if g.prefill and n_prefilled != expected:
+            carried = " and one was carried over" if g.n_carried else ""
+            yield f"{_named(g)}: {n_prefilled} tokens went through prefill, the prompt has {g.n_prompt}{carried}"
         if any(not 0 < chunk.n_tokens <= chunk.n_graph_tokens for chunk in g.prefill):
             yield f"{_named(g)}: a prefill chunk holds more tokens than its graph, or none"
         if g.mode == "score" and len(g.nll) != max(g.n_prompt - 1, 0):

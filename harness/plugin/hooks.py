@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from harness.plugin.case import Case, cases, parametrize
 from harness.plugin.controller import Controller, cells_of_run
 from harness.plugin.lab import Lab
 from harness.plugin.live import Channel, count_runs
-from harness.plugin.options import add_options, read_settings, suites_asked_for
+from harness.plugin.options import Settings, add_options, read_settings, suites_asked_for
 from harness.plugin.outcomes import as_error_if_infra, settle
 from harness.plugin.plan import plan_lines, runs_of
 from harness.plugin.replay import ReplayLab
@@ -33,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line(
             "markers", f"{soc.marker}: runs on {soc.marketing_name} ({soc.part}, HTP v{soc.htp_arch})"
         )
+    config.addinivalue_line("markers", "thorough: takes long; runs with --thorough, or when its file is named")
     if config.option.help or not suites_asked_for(config):
         return
     workerinput = getattr(config, "workerinput", None)
@@ -63,21 +65,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """An A/B comparison is a session of its own: with ``--ab`` only its tests are left, without it none of them."""
+    """An A/B comparison is a session of its own: with ``--ab`` only its tests are left, without it none of them. Long
+    suites are left out unless they are asked for."""
     if config.stash.get(_SHARE, None) is None:
         return
     settings = read_settings(config)
     compares = settings.ab is not None or (
         settings.journal is not None and bool(read_session(settings.journal)[0].comparisons)
     )
-    left_out = [item for item in items if ("ab_run" in getattr(item, "fixturenames", ())) is not compares]
+    left_out = [
+        item
+        for item in items
+        if ("ab_run" in getattr(item, "fixturenames", ())) is not compares or not _is_wanted(item, settings)
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     controller = config.pluginmanager.getplugin("snapgate-controller")
+    items.sort(key=lambda item: "smoke_run" not in getattr(item, "fixturenames", ()))
     if settings.plan and isinstance(controller, Controller):
         controller.planned = plan_lines(runs_of(items), settings, controller.share.phones)
         items.clear()
+
+
+def _is_wanted(item: pytest.Item, settings: Settings) -> bool:
+    """A test marked ``thorough`` needs ``--thorough``, or its own file named, or a journal to look it up in."""
+    if item.get_closest_marker("thorough") is None or settings.thorough or settings.journal is not None:
+        return True
+    named = (Path(argument.partition("::")[0]) for argument in item.config.args)
+    return any((item.config.invocation_params.dir / path).resolve() == item.path for path in named)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

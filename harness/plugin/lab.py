@@ -34,10 +34,11 @@ from harness.plugin.phones import PhoneList
 from harness.plugin.replay import pick
 from harness.plugin.resume import comparison_so_far, recalled
 from harness.plugin.share import Share
+from harness.plugin.suites import Bench, run_suite
 from harness.pool.quarantine import cause_of
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.artifact import Artifact, load_artifact
-from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, WindowScores
+from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, TaskScore, WindowScores
 from harness.record.job import Prompt
 from harness.record.run import Cell, DeviceFacts, RunRecord
 from harness.record.verdict import Verdict
@@ -101,6 +102,10 @@ class Lab:
         """The latency run of a case, in the journal."""
         return self._once(case, "latency", self._run_latency)
 
+    def suite(self, case: Case, name: str) -> RunRecord | None:
+        """The runs that a suite makes for itself (``harness.plugin.suites``), in the journal; returns the last."""
+        return run_suite(self._bench(case), name)
+
     def ab(self, case: Case) -> RunRecord:
         """The A/B comparison of a case, in the journal; returns its last run."""
         return self._once(case, "ab", self._run_ab)
@@ -116,6 +121,7 @@ class Lab:
             references=tuple(e for e in entries if isinstance(e, ReferenceFacts)),
             logits=tuple(e for e in entries if isinstance(e, LogitsComparison)),
             windows=tuple(e for e in entries if isinstance(e, WindowScores)),
+            tasks=tuple(e for e in entries if isinstance(e, TaskScore)),
             self_checks=tuple(e for e in entries if isinstance(e, SelfCheck)),
             baselines=self._baselines,
             arms=tuple(e for e in entries if isinstance(e, ArmRun)),
@@ -212,6 +218,34 @@ class Lab:
         for check in record_checks(record):
             self._append(case, check)
         return record
+
+    def _bench(self, case: Case) -> Bench:
+        def artifact() -> Artifact:
+            return self._artifact(case.cell)
+
+        def run(artifact: Artifact, workload: Workload, serial: str | None, stands_for: Cell | None) -> RunRecord:
+            phones = self._phones_for(case)
+            same = tuple(phone for phone in phones if phone.serial == serial) or phones
+            return self._execute(case, same, artifact, workload, stands_for=stands_for)
+
+        return Bench(
+            case=case,
+            virtual=self._virtual(case),
+            model=self._catalogue.model(case.cell.model),
+            catalogue=self._catalogue,
+            results=self._settings.results,
+            artifacts=self._settings.artifacts,
+            artifact=artifact,
+            once=lambda name, make: self._once(case, name, lambda _: make()),
+            run=run,
+            append=lambda entry: self._append(case, entry),
+            say=self._say,
+        )
+
+    def _virtual(self, case: Case) -> bool:
+        if case in self._not_covered:
+            self._refuse(self._not_covered[case])
+        return self._phones_for(case)[0].virtual
 
     def _run_ab(self, case: Case) -> RunRecord:
         """Both artifacts on one phone, which is held from the first run to the last."""
@@ -312,7 +346,13 @@ class Lab:
         )
 
     def _execute(
-        self, case: Case, phones: tuple[DeviceFacts, ...], artifact: Artifact, workload: Workload
+        self,
+        case: Case,
+        phones: tuple[DeviceFacts, ...],
+        artifact: Artifact,
+        workload: Workload,
+        *,
+        stands_for: Cell | None = None,
     ) -> RunRecord:
         if artifact.manifest.target.part != case.cell.part:
             raise ArtifactError(
@@ -322,9 +362,17 @@ class Lab:
                 next_step="prepare it again",
             )
         with hold_one(phones, self._share, worker=self._worker, say=self._say) as phone:
-            return self._execute_on(phone, case, artifact, workload)
+            return self._execute_on(phone, case, artifact, workload, stands_for=stands_for)
 
-    def _execute_on(self, phone: LeasedPhone, case: Case, artifact: Artifact, workload: Workload) -> RunRecord:
+    def _execute_on(
+        self,
+        phone: LeasedPhone,
+        case: Case,
+        artifact: Artifact,
+        workload: Workload,
+        *,
+        stands_for: Cell | None = None,
+    ) -> RunRecord:
         self._say(f"{workload.name} of {case.id} on {phone.facts.serial}")
         record = execute(
             phone,
@@ -339,6 +387,7 @@ class Lab:
             journal=self._writer,
             progress=self._say,
             tell=self._tell,
+            stands_for=stands_for,
         )
         self._entries.setdefault(case, []).append(record)
         if (cause := cause_of(record)) is not None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from harness.device.lease import default_state_dir
 from harness.device.phone import LeasedPhone
 from harness.errors import InfraError, LeaseError, PhoneStorageError
 from harness.plugin.share import Share
-from harness.device.lease import default_state_dir
 from harness.pool.local import acquire
 from harness.pool.quarantine import Quarantine
 from harness.record.run import DeviceFacts

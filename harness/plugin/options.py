@@ -58,6 +58,8 @@ class Settings:
     """Session to go on with; ``last``: the newest of the results folder"""
     plan: bool = False
     """Say what would run; run nothing"""
+    thorough: bool = False
+    """The long suites too"""
     conditions: Policy | None = None
     """When a phone is not fit to be measured; None: as the suite has it"""
     conditions_s: float = WAIT.longest_s
@@ -137,6 +139,11 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--plan", action="store_true", help="say what would run where, and how long it takes; run nothing")
     group.addoption(
+        "--thorough",
+        action="store_true",
+        help="the long suites too: edges, task sets, sweep, sustained load, power, endurance (hours on a phone)",
+    )
+    group.addoption(
         "--ab",
         type=Path,
         default=None,
@@ -212,6 +219,7 @@ def read_settings(config: pytest.Config) -> Settings:
         baselines=tuple(path.resolve() for path in config.getoption("--baseline")),
         resume=config.getoption("--resume"),
         plan=config.getoption("--plan"),
+        thorough=config.getoption("--thorough"),
         conditions=None if config.getoption("--conditions") == "suite" else Policy(config.getoption("--conditions")),
         conditions_s=60.0 * config.getoption("--conditions-minutes"),
         changes=tuple(Change(name) for name in config.getoption("--set-phone")),

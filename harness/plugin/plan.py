@@ -15,9 +15,12 @@ from harness.plugin.case import Case
 from harness.plugin.options import PhoneChoice, Settings
 from harness.plugin.phones import PhoneList
 from harness.plugin.resume import stopped_session
+from harness.plugin.suite_runs import size_for
+from harness.plugin.suites import SUITES
+from harness.record.vocabulary import Suite
 
 _SUFFIX = "_run"
-"""A fixture ``latency_run`` makes the run ``latency``."""
+"""A fixture ``latency_run`` makes the run ``latency``, or the runs of the suite of that name."""
 _AB_WARM_UPS = 2
 
 
@@ -35,8 +38,8 @@ def runs_of(items: Sequence[pytest.Item]) -> tuple[PlannedRun, ...]:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
         for name in getattr(item, "fixturenames", ()):
             if isinstance(case, Case) and name.endswith(_SUFFIX):
-                key = (case, name.removesuffix(_SUFFIX))
-                counts[key] = counts.get(key, 0) + 1
+                for workload in SUITES.get(name.removesuffix(_SUFFIX), (name.removesuffix(_SUFFIX),)):
+                    counts[case, workload] = counts.get((case, workload), 0) + 1
     return tuple(PlannedRun(case=case, workload=name, n_tests=n) for (case, name), n in counts.items())
 
 
@@ -58,7 +61,7 @@ def plan_lines(runs: Sequence[PlannedRun], settings: Settings, phones: PhoneList
             unknown += 1
             lines.append(_line(run, where, "time unknown: no earlier run"))
         else:
-            low, high = _times(run.workload, seconds, settings)
+            low, high = _times(run.workload, seconds, settings, virtual=virtual)
             known += high
             lines.append(_line(run, where, _clock(high) if low == high else f"{_clock(low)} to {_clock(high)}"))
     total = f"{len(runs)} runs; phone time {_clock(known)}" + (
@@ -103,7 +106,10 @@ def _seconds(history: Journal, run: PlannedRun, where: str, virtual: bool) -> fl
     return statistics.median(times) if times else None
 
 
-def _times(workload: str, seconds: float, settings: Settings) -> tuple[float, float]:
+def _times(workload: str, seconds: float, settings: Settings, *, virtual: bool) -> tuple[float, float]:
+    if workload == Suite.ENDURANCE:
+        all_rounds = seconds * size_for(virtual=virtual).rounds
+        return all_rounds, all_rounds
     if workload != "ab":
         return seconds, seconds
     fewest = min(LOOKS[0], settings.ab_pairs)
@@ -126,5 +132,5 @@ def _clock(seconds: float) -> str:
 def plan(arguments: Iterable[str], options: Mapping[str, str | None]) -> int:
     """Collect the suites with ``--plan``; the exit code is pytest's."""
     given = [text for name, value in options.items() if value is not None for text in (name, value)]
-    code = pytest.main([*(list(arguments) or ["suites"]), "--plan", "-q", "-p", "no:cacheprovider", *given])
+    code = pytest.main([*arguments, "--plan", "-q", "-p", "no:cacheprovider", *given])
     return int(code)

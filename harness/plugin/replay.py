@@ -43,6 +43,9 @@ class ReplayLab:
     def ab(self, case: Case) -> None:
         """It is in the journal, or it is not."""
 
+    def suite(self, case: Case, name: str) -> None:
+        """It is in the journal, or it is not."""
+
     def latency(self, case: Case) -> None:
         """It is in the journal, or it is not."""
 

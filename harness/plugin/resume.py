@@ -88,6 +88,7 @@ def recalled(journal: Journal, case: Case, workload: str, artifact_id: str) -> t
                 *(e for e in journal.references if e.artifact_id == run.artifact_id),
                 *(e for e in journal.logits if e.cell == case.cell and e.run_id in mine),
                 *(e for e in journal.windows if e.cell == case.cell and e.run_id in mine),
+                *(e for e in journal.tasks if e.cell == case.cell and e.run_id in mine),
                 *(e for e in journal.self_checks if e.run_id == run.run_id),
             )
     raise KeyError(workload)

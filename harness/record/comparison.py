@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from harness.record.run import Cell
+
+EDGE_PREFIX: Final = "edge-"
+"""Prompt ids of the edges suite: ``edge-65`` is a prompt of 65 tokens. Not part of the ordinary accuracy figures."""
 
 
 class Leg(StrEnum):
@@ -75,12 +79,29 @@ class WindowScores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScore:
+    """One task set, answered by one leg; one value per item."""
+
+    run_id: str | None
+    reference_id: str
+    cell: Cell
+    leg: Leg
+    task: str
+    task_sha256: str
+    """Of the JSONL file"""
+    item_ids: tuple[str, ...]
+    correct: tuple[bool, ...]
+    chance: tuple[float, ...]
+    """What guessing gets: 1 / number of choices, 0 for exact match"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCheck:
     """A check that can refute a measurement. ``passed is None``: could not be carried out, ``detail`` says why."""
 
     run_id: str
     cell: Cell
     name: str
-    """prompt_sensitivity, non_constant_output, prefill_decode_identity, heap_allocations, clock, token_count"""
+    """One of the names in ``harness.measure.selfcheck``"""
     passed: bool | None
     detail: str

@@ -84,6 +84,21 @@ EMULATION_VOIDS: frozenset[Family] = frozenset({Family.PERFORMANCE, Family.MEMOR
 """Families whose figures mean nothing on an emulator: shown, labelled, never judged."""
 
 
+class Suite(StrEnum):
+    """Workloads that one suite makes for itself. Headline figures never come from these."""
+
+    TOY = "smoke-toy"
+    SMOKE = "smoke"
+    EDGES = "edges"
+    TASKS = "tasks"
+    SWEEP = "sweep"
+    IDLE = "idle"
+    SUSTAINED = "sustained"
+    COOLDOWN = "cooldown"
+    PACED = "paced"
+    ENDURANCE = "endurance"
+
+
 class DType(StrEnum):
     """Element types of graph tensors. ``ufixed``/``sfixed`` carry a scale and a zero point."""
 

@@ -9,23 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.measure.quality import perplexity
-from harness.measure.statistics import Interval, perplexity_ratio_interval
-from harness.record.comparison import Leg, LogitsComparison, WindowScores
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A value before it has a cell. ``value is None``: evidence was there, but no figure came of it; ``reason`` why."""
-
-    value: float | None
-    samples: tuple[float, ...] = ()
-    interval: Interval | None = None
-    run_ids: tuple[str, ...] = ()
-    reason: str | None = None
+from harness.measure.statistics import perplexity_ratio_interval
+from harness.record.comparison import EDGE_PREFIX, Leg, LogitsComparison, WindowScores
+from harness.results.figure import Figure
 
 
 def logits_figures(items: Sequence[LogitsComparison]) -> dict[str, Figure]:
     """From the comparisons of one cell on one phone: the phone's, and those of the graph leg."""
+    items = [item for item in items if not item.prompt_id.startswith(EDGE_PREFIX)]
     phone = [item for item in items if item.leg is Leg.PHONE and item.positions]
     if not phone:
         return {}

@@ -16,13 +16,15 @@ from harness.measure import selfcheck
 from harness.measure.memory import peak_rss_bytes
 from harness.measure.metrics import METRICS, THERMAL_DOMAINS
 from harness.measure.thermal import temperatures
-from harness.record.comparison import Leg, LogitsComparison, SelfCheck, WindowScores
+from harness.record.comparison import Leg, LogitsComparison, SelfCheck, TaskScore, WindowScores
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Measurement
-from harness.record.vocabulary import Family, Source, Status, worst
+from harness.record.vocabulary import Family, Source, Status, Suite, worst
 from harness.results import refute
-from harness.results.accuracy import Figure, logits_figures, window_figures
-from harness.results.speed import load_figures, present, speed_figures
+from harness.results.accuracy import logits_figures, window_figures
+from harness.results.figure import Figure, present
+from harness.results.speed import load_figures, speed_figures
+from harness.results.suites import edge_figures, smoke_figures, suite_figures, task_figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +39,12 @@ class _Group:
     """Journalled ones, and those that the records allow to repeat."""
     logits: tuple[LogitsComparison, ...]
     windows: tuple[WindowScores, ...]
+    tasks: tuple[TaskScore, ...]
 
     @property
     def good(self) -> tuple[RunRecord, ...]:
-        return tuple(run for run in self.runs if run.error is None)
+        """Those of the model itself; the toy graph is another one."""
+        return tuple(run for run in self.runs if run.error is None and run.workload != Suite.TOY)
 
 
 def derive(journal: Journal) -> tuple[Measurement, ...]:
@@ -78,7 +82,7 @@ def _groups(journal: Journal) -> list[_Group]:
         ids = {run.run_id for run in runs}
         good = {run.run_id for run in runs if run.error is None}
         journalled = [check for check in journal.self_checks if check.run_id in ids]
-        repeated = [check for run in runs for check in selfcheck.record_checks(run)]
+        repeated = [c for run in runs if run.workload != Suite.TOY for c in selfcheck.record_checks(run)]
         groups.append(
             _Group(
                 cell=cell,
@@ -88,19 +92,23 @@ def _groups(journal: Journal) -> list[_Group]:
                 checks=tuple(dict.fromkeys([*journalled, *repeated])),
                 logits=tuple(i for i in journal.logits if i.cell == cell and _belongs(i, good)),
                 windows=tuple(i for i in journal.windows if i.cell == cell and _belongs(i, good)),
+                tasks=tuple(i for i in journal.tasks if i.cell == cell and _belongs(i, good)),
             )
         )
     return groups
 
 
-def _belongs(item: LogitsComparison | WindowScores, run_ids: Collection[str]) -> bool:
+def _belongs(item: LogitsComparison | WindowScores | TaskScore, run_ids: Collection[str]) -> bool:
     """A phone's leg counts with its run only; the host's legs count for every phone."""
     return item.run_id in run_ids if item.leg is Leg.PHONE else True
 
 
 def _figures(group: _Group) -> dict[str, Figure]:
     return {
+        **smoke_figures(group.runs, group.checks),
         **logits_figures(group.logits),
+        **edge_figures(group.logits),
+        **task_figures(group.tasks),
         **window_figures(group.windows),
         **_check_figures(group),
         **_placement_figures(group.good),
@@ -108,6 +116,7 @@ def _figures(group: _Group) -> dict[str, Figure]:
         **speed_figures(group.good),
         **_memory_figures(group.good),
         **_thermal_figures(group.good),
+        **suite_figures(group.good),
     }
 
 
@@ -117,6 +126,7 @@ def _check_figures(group: _Group) -> dict[str, Figure]:
         ("prompt_sensitive", selfcheck.PROMPT_SENSITIVITY),
         ("non_constant_output", selfcheck.NON_CONSTANT_OUTPUT),
         ("prefill_decode_identical", selfcheck.PREFILL_DECODE_IDENTITY),
+        ("deterministic", selfcheck.DETERMINISM),
     ):
         checks = [check for check in group.checks if check.name == name]
         decided = [float(check.passed) for check in checks if check.passed is not None]
@@ -238,7 +248,7 @@ def _runs_completed(group: _Group) -> Measurement:
         cell=group.cell,
         source=group.source,
         serial=group.serial,
-        value=len(group.good) / len(group.runs),
+        value=1.0 - len(failed) / len(group.runs),
         samples=tuple(float(run.error is None) for run in group.runs),
         interval=None,
         run_ids=tuple(run.run_id for run in (failed or group.runs)),

@@ -18,7 +18,8 @@ such a limit has only that verdict.
 
 Which verdicts are *required*: those of a required family that have a limit; where a cell has no limit for a required
 family, everything of that family that was measured; where nothing was, a NOT_COVERED stands in. A limit of a required
-family without a measurement is NOT_COVERED, or FAIL or INFRA if a run of its cell failed so. A failed run, a FAIL of
+family without a measurement is NOT_COVERED, or FAIL or INFRA if a run of its cell failed so; metrics of suites that
+make runs of their own (``optional``) are left out when their suite was not asked for. A failed run, a FAIL of
 a required family and a cell that did not run are always required. The worst required status is the run's.
 """
 
@@ -29,7 +30,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from harness.errors import UserError
 from harness.measure.metrics import HEADLINE, METRICS
 from harness.record.run import Cell
 from harness.record.verdict import Against, Limit, Measurement, RunVerdict, Verdict
@@ -62,12 +62,6 @@ def judge(
     of the journal could not be read; evidence is missing then, so the run is INFRA at best.
     """
     families = frozenset(required) | (RELEASE_ADDS if release else frozenset())
-    for family in sorted(families - set(HEADLINE)):
-        raise UserError(
-            f"nothing of the family {family} is measured yet",
-            expected=", ".join(HEADLINE),
-            next_step="do not require it",
-        )
     all_limits = tuple(limits)
     verdicts: list[Verdict] = []
     for cell in sorted({m.cell for m in measurements}, key=str):
@@ -228,7 +222,7 @@ def _missing(
     cause = "; ".join(m.reason for m in errors if m.reason)
     reason = f"not measured: {cause}" if cause else "nothing was measured"
     for name, limit in limits.items():
-        if METRICS[name].family in required and name not in present:
+        if METRICS[name].family in required and name not in present and not METRICS[name].optional:
             yield dataclasses.replace(not_measured(name, cell, status, reason, source=source), limit=limit)
     for family in sorted(required):
         if family not in limited and not any(METRICS[name].family is family for name in present):

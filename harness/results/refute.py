@@ -9,6 +9,8 @@ non_constant_output failed        accuracy of the phone FAIL; performance of the
 cpu_nodes > 0                     cpu_nodes FAIL; performance of the run INVALID
 dsp_arch differs                  dsp_arch_matches FAIL; performance of the run INVALID
 token_count, clock failed         performance of the run INVALID
+mode_flip failed                  performance of the run INVALID: repetitions that differ 3-fold are of two modes
+observer_effect failed            performance of the run INVALID: graph outputs were copied at every step
 heap_allocations failed           performance of the run INVALID
 conditions                        performance, thermal and power of the run INVALID
 performance_mode not accepted     performance and power of the run INVALID
@@ -39,7 +41,9 @@ MIXED_ARTIFACTS: Final = "mixed_artifacts"
 MIXED_RUNTIMES: Final = "mixed_runtimes"
 
 WRONG_OUTPUT: Final = frozenset({selfcheck.PROMPT_SENSITIVITY, selfcheck.NON_CONSTANT_OUTPUT})
-_VOID_SPEED: Final = frozenset({selfcheck.TOKEN_COUNT, selfcheck.CLOCK, selfcheck.HEAP_ALLOCATIONS})
+_VOID_SPEED: Final = frozenset(
+    {selfcheck.TOKEN_COUNT, selfcheck.CLOCK, selfcheck.HEAP_ALLOCATIONS, selfcheck.MODE_FLIP, selfcheck.OBSERVED}
+)
 _CONDITIONS_VOID: Final = frozenset({Family.PERFORMANCE, Family.THERMAL, Family.POWER})
 
 FAILS: Final = {

@@ -7,28 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from harness.measure.metrics import LOAD_PHASES
-from harness.measure.statistics import median, median_interval
 from harness.measure.steadiness import Steadiness, leading_temperature, steadiness
 from harness.measure.timing import comparable_repetitions, load_phase_ms, load_total_ms, timing_of
 from harness.record.run import RunRecord
 from harness.record.runner import Generation
-from harness.results.accuracy import Figure
-
-
-def present(figures: Iterable[tuple[str, Figure | None]]) -> dict[str, Figure]:
-    return {name: figure for name, figure in figures if figure is not None}
-
-
-def _median_figure(pairs: Sequence[tuple[str, float]]) -> Figure | None:
-    samples = tuple(value for _, value in pairs)
-    if not samples:
-        return None
-    return Figure(
-        value=median(samples),
-        samples=samples,
-        interval=median_interval(samples),
-        run_ids=tuple(dict.fromkeys(run_id for run_id, _ in pairs)),
-    )
+from harness.record.vocabulary import Suite
+from harness.results.figure import Figure, median_figure, present
 
 
 def load_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
@@ -36,19 +20,24 @@ def load_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     by_phase = [(run.run_id, load_phase_ms(run.log.phases)) for run in runs]
     return present(
         [
-            ("load_ms", _median_figure(totals)),
+            ("load_ms", median_figure(totals)),
             *(
-                (f"load_{phase}_ms", _median_figure([(i, ms[phase]) for i, ms in by_phase if phase in ms]))
+                (f"load_{phase}_ms", median_figure([(i, ms[phase]) for i, ms in by_phase if phase in ms]))
                 for phase in LOAD_PHASES
             ),
         ]
     )
 
 
+def headline_runs(runs: Iterable[RunRecord]) -> tuple[RunRecord, ...]:
+    """Without those that a suite makes for itself: their prompts are chosen for something else."""
+    return tuple(run for run in runs if run.workload not in set(Suite))
+
+
 def speed_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     owner: dict[int, RunRecord] = {}
     generations: list[Generation] = []
-    for run in runs:
+    for run in headline_runs(runs):
         for generation in run.log.generations:
             owner[id(generation)] = run
             generations.append(generation)
@@ -60,12 +49,12 @@ def speed_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
 
     found = present(
         [
-            ("ttft_ms", _median_figure(samples((i, t.ttft_ms) for i, t in timings))),
-            ("prefill_tps", _median_figure(samples((i, t.prefill_tps) for i, t in timings))),
-            ("decode_tps", _median_figure(samples((i, t.decode_tps) for i, t in timings))),
-            ("tpot_ms", _median_figure(samples((i, t.tpot_ms) for i, t in timings))),
+            ("ttft_ms", median_figure(samples((i, t.ttft_ms) for i, t in timings))),
+            ("prefill_tps", median_figure(samples((i, t.prefill_tps) for i, t in timings))),
+            ("decode_tps", median_figure(samples((i, t.decode_tps) for i, t in timings))),
+            ("tpot_ms", median_figure(samples((i, t.tpot_ms) for i, t in timings))),
             *(
-                (f"itl_p{p}_ms", _median_figure(samples((i, t.itl_quantile_ms(p / 100)) for i, t in timings)))
+                (f"itl_p{p}_ms", median_figure(samples((i, t.itl_quantile_ms(p / 100)) for i, t in timings)))
                 for p in (50, 90, 99)
             ),
         ]
@@ -101,14 +90,14 @@ def _steadiness_figures(compared: Sequence[tuple[RunRecord, Generation]]) -> dic
     most = max(n_tokens for _, _, n_tokens in found)
     return present(
         [
-            ("peak_decode_tps", _median_figure([(run_id, state.peak_tps) for run_id, state, _ in found])),
+            ("peak_decode_tps", median_figure([(run_id, state.peak_tps) for run_id, state, _ in found])),
             (
                 "steady_decode_tps",
-                _median_figure(steady) or Figure(value=None, run_ids=run_ids, reason=next(iter(reasons), None)),
+                median_figure(steady) or Figure(value=None, run_ids=run_ids, reason=next(iter(reasons), None)),
             ),
             (
                 "tokens_to_throttle",
-                _median_figure(until)
+                median_figure(until)
                 if throttled
                 else Figure(value=None, run_ids=run_ids, reason=f"no throttling within {most} tokens"),
             ),

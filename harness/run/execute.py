@@ -49,12 +49,14 @@ def execute(
     tell: Callable[[Sign], None] = _silent,
     runtime: RuntimeFiles | None = None,
     reconnect_s: float = 60.0,
+    stands_for: Cell | None = None,
 ) -> RunRecord:
     """Run ``workload`` on ``phone`` and journal it; its files are in ``results_dir/runs/<run_id>/``.
 
     ``tell`` gets signs of life while the run goes on, from several threads. ``runtime``: runner and libraries, if not
     those that this host has for the phone's ABI. ``reconnect_s``: how long to wait for a lost phone before the second
-    try. Raises ``ArtifactError``, ``UserError`` or ``HostError`` when the run cannot begin; on Ctrl-C the record is
+    try. ``stands_for``: the cell that the run counts for, where the artifact is another model's (the toy graph). Raises
+    ``ArtifactError``, ``UserError`` or ``HostError`` when the run cannot begin; on Ctrl-C the record is
     journalled too before the interrupt goes on.
     """
     check_artifact(artifact, phone)
@@ -125,7 +127,8 @@ def execute(
             run_id=run_id,
             session_id=session_id,
             source=Source.VIRTUAL if phone.facts.virtual else Source.PHONE,
-            cell=Cell(
+            cell=stands_for
+            or Cell(
                 model=manifest.model.name,
                 precision=manifest.recipe.precision,
                 kv=manifest.recipe.kv,

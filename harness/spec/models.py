@@ -12,6 +12,7 @@ from harness.errors import UserError
 from harness.record.codec import from_json
 from harness.record.run import Cell
 from harness.soc import KvPrecision, Precision, find_soc
+from harness.spec.tasks import TaskSet, load_tasks
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -36,6 +37,8 @@ class ModelSpec:
     n_gen: int
     prompts: tuple[str, ...]
     variant: tuple[Variant, ...]
+    tasks: tuple[str, ...] = ()
+    """Task sets (``harness.spec.tasks``), relative to the catalogue's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,9 @@ class Catalogue:
 
     def heldout(self, model: ModelSpec) -> Path:
         return self.folder / model.heldout
+
+    def tasks(self, model: ModelSpec) -> tuple[TaskSet, ...]:
+        return tuple(load_tasks(self.folder / name) for name in model.tasks)
 
 
 def load_catalogue(path: Path) -> Catalogue:

@@ -14,9 +14,18 @@ def test_every_metric_is_defined_under_its_own_name():
         assert metric.unit, name
 
 
-def test_only_speed_is_sampled():
-    assert {metric.family for metric in METRICS.values() if metric.sampled} == {Family.PERFORMANCE}
-    assert all(metric.sampled for metric in METRICS.values() if metric.family is Family.PERFORMANCE)
+def test_speed_is_sampled_and_so_are_slopes_and_energy():
+    everywhere = [metric for metric in METRICS.values() if not metric.optional]
+    assert {metric.family for metric in everywhere if metric.sampled} == {Family.PERFORMANCE}
+    assert all(metric.sampled for metric in everywhere if metric.family is Family.PERFORMANCE)
+    others = {m.name for m in METRICS.values() if m.sampled and m.family is not Family.PERFORMANCE}
+    assert others == {
+        "energy_per_token_mj",
+        "idle_mw",
+        "rss_growth_per_round",
+        "rss_growth_per_dialogue",
+        "free_memory_loss_per_round",
+    }
 
 
 def test_units_are_suffixes_of_the_names():

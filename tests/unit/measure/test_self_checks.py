@@ -13,7 +13,7 @@ from harness.measure.selfcheck import (
     prefill_decode_identity,
     record_checks,
 )
-from harness.record.runner import EMPTY_LOG, PrefillChunk
+from harness.record.runner import EMPTY_LOG, OutputCopies, PrefillChunk
 
 MS = 1_000_000
 
@@ -48,8 +48,74 @@ def test_a_good_run_passes_every_check(run):
         "token_count": True,
         "clock": True,
         "heap_allocations": True,
+        "mode_flip": True,
+        "observer_effect": True,
         "prompt_sensitivity": True,
+        "determinism": True,
     }
+
+
+def test_repetitions_that_differ_threefold_are_of_two_modes(run):
+    """The long prompt's repetitions take 20 ms a token; one that takes 15 times as long makes no median with it."""
+    index = next(i for i, g in enumerate(run.log.generations) if g.prompt_id == "long" and g.repetition == 1)
+    first = run.log.generations[index].token_ns[0]
+    slow = [first + i * 300 * MS for i in range(len(run.log.generations[index].token_ns))]
+    check = checks(change(run, index, token_ns=tuple(slow), end_ns=slow[-1] + MS))["mode_flip"]
+    assert check.passed is False
+    assert "(15.0 times)" in check.detail
+    twice = [first + i * 40 * MS for i in range(len(slow))]
+    assert checks(change(run, index, token_ns=tuple(twice), end_ns=twice[-1] + MS))["mode_flip"].passed is True
+
+
+def test_copied_outputs_are_an_observer_effect(run):
+    copy = OutputCopies(
+        name="tap", graph="ar1", dtype="float32", shape=(1,), scale=None, zero_point=None, file="outputs.bin",
+        offset_bytes=0, positions=(64,),
+    )  # fmt: skip
+    check = checks(change(run, 1, outputs=(copy,)))["observer_effect"]
+    assert check.passed is False
+    assert "(tap)" in check.detail
+
+
+def test_a_repetition_with_another_answer_is_not_deterministic(run):
+    index = next(i for i, g in enumerate(run.log.generations) if g.prompt_id == "long" and g.repetition == 1)
+    ids = run.log.generations[index].token_ids
+    first = next(g for g in run.log.generations if g.prompt_id == "long")
+    same = dataclasses.replace(
+        run,
+        log=dataclasses.replace(
+            run.log,
+            generations=tuple(
+                dataclasses.replace(g, token_ids=first.token_ids, argmax_ids=first.token_ids)
+                if g.prompt_id == "long"
+                else g
+                for g in run.log.generations
+            ),
+        ),
+    )
+    assert checks(same)["determinism"].passed is True
+    other = (*first.token_ids[:-1], first.token_ids[-1] + 1)
+    assert len(other) == len(ids)
+    assert checks(change(same, index, token_ids=other, argmax_ids=other))["determinism"].passed is False
+
+
+def test_output_behind_a_made_up_cache_is_not_called_constant(run):
+    constant = tokens(run, [5] * 8)
+    assert checks(constant)["non_constant_output"].passed is False
+    depth = dataclasses.replace(
+        constant,
+        log=dataclasses.replace(
+            constant.log, generations=tuple(dataclasses.replace(g, n_cached=128) for g in constant.log.generations)
+        ),
+    )
+    assert checks(depth)["non_constant_output"].passed is True
+
+
+def test_the_carried_token_of_a_further_turn_is_counted(run):
+    g = run.log.generations[0]
+    chunk = dataclasses.replace(g.prefill[0], n_tokens=g.n_prompt)
+    assert checks(change(run, 0, n_carried=1, n_prompt=g.n_prompt - 1, prefill=(chunk,)))["token_count"].passed is True
+    assert checks(change(run, 0, n_carried=1, prefill=(chunk,)))["token_count"].passed is False
 
 
 def test_a_run_that_generated_nothing_has_no_checks(run):
