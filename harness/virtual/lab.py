@@ -95,7 +95,65 @@ class VirtualPhone:
         """Accept the next shell whose command matches, never start it and never answer."""
         self._fault("hang_shell", pattern, times)
 
+    def fail_pull(self, how: str, after_bytes: int = 0, *, pattern: str = "*", times: int = 1) -> None:
+        """``how``: ``disconnect``, ``truncate`` (and report success) or ``corrupt``, at that byte of a pulled file."""
+        self._fault(f"{how}_pull", pattern, times, after_bytes=after_bytes)
+
+    def truncate_push(self, after_bytes: int = 0, *, pattern: str = "*", times: int = 1) -> None:
+        """Keep only so many bytes of the next pushed file, and at least one too few; adb reports success."""
+        self._fault("truncate_push", pattern, times, after_bytes=after_bytes)
+
+    def spoil_shell(self, how: str, *, pattern: str = "*", times: int = 1) -> None:
+        """``no_exit``: its exit code never comes; ``crlf``: its line ends are translated; ``garbage_shell``: bytes of
+        nobody come before its output."""
+        self._fault(how, pattern, times)
+
+    def freeze(self, seconds: float) -> None:
+        """Nothing passes the link for so long, in either direction; the connection stays."""
+        self._ask({"op": "freeze", "seconds": seconds})
+
+    def slow_down(self, bytes_per_s: float | None) -> None:
+        """Hold the link to a rate, each way; None: as fast as it is."""
+        self._ask({"op": "slow", "bytes_per_s": bytes_per_s})
+
+    def send_garbage(self, n_bytes: int = 64, *, seed: int = 0) -> None:
+        """Bytes between the frames of every connection: adb drops it and connects anew."""
+        self._ask({"op": "garbage", "n_bytes": n_bytes, "seed": seed})
+
+    def set_trust(self, trusted: bool) -> None:
+        """False: adb shows ``unauthorized`` until it is True again: somebody accepted the host's key."""
+        self._ask({"op": "trust", "trusted": trusted})
+
+    def set_mode(self, mode: str) -> None:
+        """``device``, ``recovery`` or ``sideload``, as adb lists it."""
+        self._ask({"op": "mode", "mode": mode})
+
+    def set_noexec(self, on: bool) -> None:
+        """Nothing becomes executable any more, as on a storage mounted noexec."""
+        self._ask({"op": "noexec", "on": on})
+
+    def jump_clock(self, seconds: float) -> None:
+        """Put the wall clock of ``date`` and of the log so far ahead of the host's, or behind it."""
+        self._ask({"op": "clock_offset", "seconds": seconds})
+
+    def kill_for_memory(self, name: str, *, kill: bool = True) -> None:
+        """lmkd kills every process of that name and logs it; ``kill=False``: it logs the end of another app."""
+        self._ask({"op": "kill_for_memory", "name": name, "kill": kill})
+
+    def wrap_log(self, lines: int = 2000) -> None:
+        """Others wrote so much that the log holds nothing older."""
+        self._ask({"op": "wrap_log", "lines": lines})
+
+    def hold_clock(self, on: bool) -> None:
+        """Heat and charge move by ``advance`` only: the same calls then always give the same state."""
+        self._ask({"op": "hold_clock", "on": on})
+
+    def advance(self, seconds: float, *, load: float = 0.0) -> None:
+        """Let time pass at once for heat and battery, under a load of 0 to 1."""
+        self._ask({"op": "advance", "seconds": seconds, "load": load})
+
     def clear_faults(self) -> None:
+        """Everything works again; a link that was cut or a host that was not trusted comes back by itself."""
         self._ask({"op": "clear_faults"})
 
     def _fault(self, kind: str, pattern: str, times: int, *, after_bytes: int = 0) -> None:

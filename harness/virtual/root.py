@@ -96,6 +96,8 @@ def prepare_boot(folder: Path) -> str:
     boot_id = str(uuid.uuid4())
     (vdev / "boot_id").write_text(boot_id + "\n", encoding="ascii")
     (vdev / "log").write_text("", encoding="ascii")
+    for fault in ("noexec", "clock_offset"):
+        (vdev / fault).unlink(missing_ok=True)
     (vdev / "fixed_performance").write_text("false\n", encoding="ascii")
     static = (vdev / "static_props").read_text(encoding="utf-8").splitlines()
     kept = dict(line.split("=", 1) for line in static)

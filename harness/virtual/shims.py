@@ -83,6 +83,29 @@ else
 fi
 """
 
+_CHMOD = """\
+#!/system/bin/sh
+if [ -e /dev/vdev/noexec ]; then
+  shift
+  set -- 644 "$@"
+fi
+[ -x /system/bin/toybox ] && exec /system/bin/toybox chmod "$@"
+exec /usr/bin/chmod "$@"
+"""
+
+_DATE = """\
+#!/system/bin/sh
+real() {
+  if [ -x /system/bin/toybox ]; then /system/bin/toybox date "$@"; else /usr/bin/date "$@"; fi
+}
+if [ -e /dev/vdev/clock_offset ]; then
+  read -r off < /dev/vdev/clock_offset
+  real -d "@$(( $(real +%s) + off ))" "$@"
+else
+  real "$@"
+fi
+"""
+
 _CMD = """\
 #!/system/bin/sh
 case "$1 $2 $3" in
@@ -207,7 +230,9 @@ FALLBACKS: Mapping[str, str] = {"kill": _KILL, "ps": _PS}
 """For what a harness wants of every phone and a small host (no procps) has not."""
 
 SHIMS: Mapping[str, str] = {
+    "chmod": _CHMOD,
     "cmd": _CMD,
+    "date": _DATE,
     "dumpsys": _DUMPSYS,
     "getprop": _GETPROP,
     "input": _INPUT,

@@ -17,6 +17,8 @@ from typing import Any
 from . import dumpsys
 
 _MILLI = 1000
+_THROTTLE = (1.0, 1.0, 0.85, 0.7, 0.55, 0.4, 0.4)
+"""Share of the highest clock that is left at each thermal status"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +128,14 @@ class Board:
         self.battery.advance(seconds, self._load)
         self.publish()
 
+    def advance(self, seconds: float, load: float) -> None:
+        """Let so much time pass at once, under a load of 0 to 1: the same steps always give the same state."""
+        self._load = load
+        for zone in self.zones:
+            zone.advance(seconds, load)
+        self.battery.advance(seconds, load)
+        self.publish()
+
     def set_temperature(self, zone_type: str, celsius: float | None) -> None:
         """Hold a zone at a temperature, or (None) give it back to the model. Raises ValueError for an unknown zone."""
         matching = [zone for zone in self.zones if zone.type == zone_type]
@@ -151,9 +161,12 @@ class Board:
         for zone in self.zones:
             if not zone.fixed or zone.pinned:
                 _store(zone.path / "temp", str(round(zone.celsius * _MILLI)))
+        status = self.thermal_status()
         for cluster in self._clusters:
-            now = cluster["max_khz"] if self._load else cluster["min_khz"]
+            highest = max(cluster["min_khz"], round(cluster["max_khz"] * _THROTTLE[status]))
+            now = highest if self._load else cluster["min_khz"]
             for cpu in cluster["cpus"]:
+                _store(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_max_freq", str(highest))
                 _store(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(now))
         supply = self._sys / "class/power_supply/battery"
         battery = self.battery
@@ -164,7 +177,6 @@ class Board:
         _store(supply / "current_now", str(battery.current_ua(self._load)))
         _store(supply / "temp", str(round(self._battery_celsius() * 10)))
         _store(self._sys / "class/power_supply/usb/online", "1" if battery.charging else "0")
-        status = self.thermal_status()
         if status != self._cached_status:
             self._cached, self._cached_status = self._hal_zones(), status
         dumps = self._root / "dumpsys"

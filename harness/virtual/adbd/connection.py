@@ -16,6 +16,9 @@ _LOG = logging.getLogger(__name__)
 _RECEIVE_WINDOW = 4 * 1024 * 1024
 """Bytes queued in one stream from which on the peer's OKAY is withheld."""
 _MAX_STREAMS = 512
+_AUTH_TOKEN, _AUTH_SIGNATURE, _AUTH_PUBLIC_KEY = 1, 2, 3
+_TOKEN = bytes(range(20))
+"""What the host is to sign. Nothing checks the signature: whether a host is trusted is set from outside."""
 
 
 class StreamClosedError(Exception):
@@ -28,6 +31,12 @@ class Host(Protocol):
     def banner(self) -> str: ...
 
     def is_offline(self) -> bool: ...
+
+    def is_trusting(self) -> bool:
+        """False: the host's key was not accepted yet."""
+
+    def pace_s(self, n_bytes: int) -> float:
+        """How long the link takes for so many bytes beyond what it takes anyway."""
 
     def open_service(self, name: str) -> Callable[[Stream], Awaitable[None]] | None:
         """The service behind ``name``, or None to refuse it."""
@@ -83,6 +92,8 @@ class Stream:
                 if self.closed:
                     raise StreamClosedError
                 self._credit.clear()
+                if wait_s := self._connection.pace_s(min(limit, len(view) - start)):
+                    await asyncio.sleep(wait_s)
                 self._connection.send(wire.WRTE, self.local_id, self.remote_id, view[start : start + limit])
 
     async def finish(self) -> None:
@@ -125,6 +136,9 @@ class Connection(wire.FrameProtocol):
         self._next_id = 1
         self._version = wire.VERSION
         self._online = False
+        self._asked_for_trust = False
+        self._held: list[bytes] | None = None
+        """What waits for a frozen link; None: it is not frozen"""
         self.max_payload = wire.MAX_PAYLOAD
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -147,11 +161,37 @@ class Connection(wire.FrameProtocol):
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self._transport.abort()
 
+    def freeze(self) -> None:
+        """Nothing passes in either direction, and nobody is told."""
+        if self._transport is not None and self._held is None:
+            self._held = []
+            self._transport.pause_reading()
+
+    def thaw(self) -> None:
+        held, self._held = self._held, None
+        if self._transport is not None and held is not None:
+            self._transport.writelines(held)
+            self._transport.resume_reading()
+
+    def inject(self, data: bytes) -> None:
+        """Bytes between the frames that belong to none."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def pace_s(self, n_bytes: int) -> float:
+        return self._host.pace_s(n_bytes)
+
+    def _resume(self) -> None:
+        if self._transport is not None and self._held is None:
+            self._transport.resume_reading()
+
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | bytearray | memoryview = b"") -> None:
         if self._transport is None:
             return
         header = wire.frame_header(command, arg0, arg1, payload, checksum=self._version < wire.VERSION)
-        if payload:
+        if self._held is not None:
+            self._held.extend((header, bytes(payload)))
+        elif payload:
             self._transport.writelines((header, payload))
         else:
             self._transport.write(header)
@@ -164,8 +204,13 @@ class Connection(wire.FrameProtocol):
         self.abort()
 
     def on_frame(self, command: int, arg0: int, arg1: int, payload: bytearray) -> None:
+        if self._transport is not None and (wait_s := self._host.pace_s(len(payload))) > 0 and self._held is None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(wait_s, self._resume)
         if command == wire.CNXN:
             self._on_connect(arg0, arg1)
+        elif command == wire.AUTH:
+            self._on_auth(arg0)
         elif not self._online:
             self.on_garbage(f"command 0x{command:08x} before CNXN")
         elif command == wire.OPEN:
@@ -184,6 +229,25 @@ class Connection(wire.FrameProtocol):
         self._close_streams()
         self._version = min(version, wire.VERSION)
         self.max_payload = min(max_payload, wire.MAX_PAYLOAD)
+        if self._host.is_trusting():
+            self._go_online()
+        else:
+            self.send(wire.AUTH, _AUTH_TOKEN, 0, _TOKEN)
+
+    def _on_auth(self, kind: int) -> None:
+        """Each key of the host is refused; its public key is kept in mind until somebody at the phone accepts it."""
+        if kind == _AUTH_SIGNATURE:
+            self.send(wire.AUTH, _AUTH_TOKEN, 0, _TOKEN)
+        elif kind == _AUTH_PUBLIC_KEY:
+            self._asked_for_trust = True
+            self.trust()
+
+    def trust(self) -> None:
+        """Somebody at the phone accepted the host's key."""
+        if self._asked_for_trust and not self._online and self._host.is_trusting():
+            self._go_online()
+
+    def _go_online(self) -> None:
         self._online = True
         self.send(wire.CNXN, wire.VERSION, wire.MAX_PAYLOAD, self._host.banner().encode())
 

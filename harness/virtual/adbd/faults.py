@@ -6,7 +6,11 @@ import fnmatch
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("disconnect_push", "corrupt_push", "no_space", "hang_shell")
+KINDS = (
+    *("disconnect_push", "corrupt_push", "truncate_push", "no_space"),
+    *("disconnect_pull", "corrupt_pull", "truncate_pull"),
+    *("hang_shell", "no_exit", "crlf", "garbage_shell"),
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -14,7 +18,8 @@ class Fault:
     """One fault of one kind.
 
     ``pattern`` is a shell pattern for the path pushed to, or the command line. ``after_bytes`` counts the bytes of that
-    file: the point of the disconnect, of the failed write, or the offset of the flipped byte. ``times`` counts down.
+    file: the point of the disconnect, of the failed write or of the cut, or the offset of the flipped byte. ``times``
+    counts down.
     """
 
     kind: str

@@ -30,8 +30,16 @@ def format_line(message: str, *, tag: str, level: str, pid: int, seconds: float)
     return f"{stamp}.{int(seconds * 1000) % 1000:03d} {pid:5d} {pid:5d} {level} {tag:<8}: {message}"
 
 
+def _clock_offset(path: Path) -> float:
+    """Seconds that the phone's wall clock is off."""
+    try:
+        return float(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0.0
+
+
 def append(path: Path, text: str, *, tag: str, level: str, pid: int) -> None:
-    now = time.time()
+    now = time.time() + _clock_offset(path.with_name("clock_offset"))
     lines = [format_line(line, tag=tag, level=level, pid=pid, seconds=now) for line in text.splitlines()]
     with path.open("a", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import random
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,13 +15,14 @@ from . import logcat
 from .board import Board
 from .connection import Connection, Stream
 from .faults import FaultList
-from .processes import Processes, running_commands
-from .shell import Service, exec_service, hung_service, shell_service
-from .sync import serve_sync
+from .processes import Processes, processes_named, running_commands
+from .shell import Damage, Service, exec_service, hung_service, shell_service
+from .sync import NOEXEC, serve_sync
 
 _LOG = logging.getLogger(__name__)
 FEATURES = ("shell_v2", "stat_v2", "ls_v2", "fixed_push_mkdir", "fixed_push_symlink_timestamp", "sendrecv_v2")
 _TICK_S = 1.0
+_MODES = ("device", "recovery", "sideload")
 _BANNER_KEYS = ("ro.product.name", "ro.product.model", "ro.product.device")
 
 
@@ -34,6 +37,11 @@ class Phone:
         self._faults = FaultList()
         self._offline_until: float | None = None
         self._connections: set[Connection] = set()
+        self._mode = _MODES[0]
+        self._trusting = True
+        self._rate: float | None = None
+        """Bytes a second of a slow link"""
+        self._clock_held = False
 
     def new_connection(self) -> Connection:
         return Connection(self, self._connections)
@@ -49,22 +57,31 @@ class Phone:
         while True:
             await asyncio.sleep(_TICK_S)
             now = loop.time()
+            if self._clock_held:
+                last = now
+                continue
             self._board.tick(now - last, loaded=not self._board.load_processes.isdisjoint(running_commands()))
             last = now
 
     def banner(self) -> str:
         properties = self._properties()
         pairs = "".join(f"{key}={properties.get(key, '')};" for key in _BANNER_KEYS)
-        return f"device::{pairs}features={','.join(FEATURES)}"
+        return f"{self._mode}::{pairs}features={','.join(FEATURES)}"
 
     def is_offline(self) -> bool:
         return self._offline_until is not None and asyncio.get_running_loop().time() < self._offline_until
+
+    def is_trusting(self) -> bool:
+        return self._trusting
+
+    def pace_s(self, n_bytes: int) -> float:
+        return 0.0 if self._rate is None else n_bytes / self._rate
 
     def open_service(self, name: str) -> Callable[[Stream], Awaitable[None]] | None:
         if name.startswith(("shell:", "shell,")):
             if self._faults.take("hang_shell", name.partition(":")[2]):
                 return hung_service()
-            return shell_service(name, self._processes)
+            return shell_service(name, self._processes, self._damage(name.partition(":")[2]))
         if name.startswith("exec:"):
             return exec_service(name, self._processes)
         if name == "sync:":
@@ -89,8 +106,36 @@ class Phone:
             case "fault":
                 self._faults.add(request["fault"])
             case "clear_faults":
-                self._faults.clear()
-                self._offline_until = None
+                self._clear_faults()
+            case "freeze":
+                self._freeze(request["seconds"])
+            case "slow":
+                if request["bytes_per_s"] is not None and request["bytes_per_s"] < 1024:
+                    raise ValueError("a link of less than 1024 bytes a second never ends a handshake")
+                self._rate = request["bytes_per_s"]
+            case "garbage":
+                noise = random.Random(request["seed"]).randbytes(request["n_bytes"])  # noqa: S311
+                for connection in list(self._connections):
+                    connection.inject(noise)
+            case "trust":
+                self._trust(request["trusted"])
+            case "mode":
+                self._set_mode(request["mode"])
+            case "noexec":
+                NOEXEC.touch() if request["on"] else NOEXEC.unlink(missing_ok=True)
+            case "clock_offset":
+                (self._root / "clock_offset").write_text(f"{int(request['seconds'])}\n", encoding="ascii")
+            case "kill_for_memory":
+                self._kill_for_memory(request["name"], kill=request["kill"])
+            case "wrap_log":
+                (self._root / "log").write_text("", encoding="ascii")
+                logcat.append(self._root / "log", "noise\n" * request["lines"], tag="chatty", level="I", pid=1)
+            case "hold_clock":
+                self._clock_held = request["on"]
+            case "advance":
+                if not 0 <= request["load"] <= 1 or not 0 < request["seconds"] <= 86400:
+                    raise ValueError("seconds must be more than 0 and at most a day, load 0 to 1")
+                self._board.advance(request["seconds"], request["load"])
             case "offline":
                 self._offline_until = asyncio.get_running_loop().time() + request["seconds"]
                 self._cut_cable()
@@ -98,6 +143,63 @@ class Phone:
                 self._cut_cable()
             case other:
                 raise ValueError(f"unknown operation {other!r}")
+
+    def _damage(self, command: str) -> Damage:
+        garbage = self._faults.take("garbage_shell", command)
+        return Damage(
+            no_exit=self._faults.take("no_exit", command) is not None,
+            crlf=self._faults.take("crlf", command) is not None,
+            garbage=b"\x00\xff\xfe{]\x1b[2J\n" if garbage is not None else b"",
+        )
+
+    def _clear_faults(self) -> None:
+        self._faults.clear()
+        self._offline_until = self._rate = None
+        self._clock_held = False
+        NOEXEC.unlink(missing_ok=True)
+        (self._root / "clock_offset").unlink(missing_ok=True)
+        for connection in list(self._connections):
+            connection.thaw()
+        if self._mode != _MODES[0]:
+            self._set_mode(_MODES[0])
+        if not self._trusting:
+            self._trust(True)
+
+    def _freeze(self, seconds: float) -> None:
+        frozen = list(self._connections)
+        for connection in frozen:
+            connection.freeze()
+
+        def thaw() -> None:
+            for connection in frozen:
+                connection.thaw()
+
+        asyncio.get_running_loop().call_later(seconds, thaw)
+
+    def _trust(self, trusted: bool) -> None:
+        self._trusting = trusted
+        for connection in list(self._connections):
+            if trusted:
+                connection.trust()
+            else:
+                connection.abort()
+
+    def _set_mode(self, mode: str) -> None:
+        if mode not in _MODES:
+            raise ValueError(f"unknown mode {mode!r}; one of {', '.join(_MODES)}")
+        self._mode = mode
+        self._cut_cable()
+
+    def _kill_for_memory(self, name: str, *, kill: bool) -> None:
+        """As Android's lmkd does and says it; without ``kill`` it only says so, as of a process long gone."""
+        found = processes_named(name) if kill else [4321]
+        for pid in found:
+            text = f"Kill '{name}' ({pid}), uid 2000, oom_score_adj 0 to free 4445960kB rss; low watermark"
+            logcat.append(self._root / "log", text, tag="lowmemorykiller", level="I", pid=400)
+            if kill:
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            raise ValueError(f"no process {name!r} runs")
 
     def _cut_cable(self) -> None:
         for connection in list(self._connections):

@@ -110,7 +110,15 @@ class Processes:
 
 def running_commands() -> list[str]:
     """The names (at most 15 characters) of all processes that run or wait, zombies left out."""
-    names = []
+    return [name for _, name in _running()]
+
+
+def processes_named(name: str) -> list[int]:
+    return [pid for pid, found in _running() if found == name[:15]]
+
+
+def _running() -> list[tuple[int, str]]:
+    found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -120,5 +128,5 @@ def running_commands() -> list[str]:
             continue
         name, _, rest = stat.partition("(")[2].rpartition(")")
         if not rest.lstrip().startswith(("Z", "X")):
-            names.append(name)
-    return names
+            found.append((int(entry.name), name))
+    return found

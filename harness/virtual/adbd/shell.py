@@ -58,14 +58,31 @@ def parse_shell_service(name: str) -> ShellRequest:
     return ShellRequest(command=command, on_terminal=on_terminal, framed=framed, term=term)
 
 
-async def run_shell(stream: Stream, request: ShellRequest, processes: Processes) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """What becomes of a shell's output on its way."""
+
+    no_exit: bool = False
+    """The stream ends without the packet that carries the exit code."""
+    crlf: bool = False
+    garbage: bytes = b""
+    """In front of the output"""
+
+    def spoil(self, data: bytes) -> bytes:
+        return data.replace(b"\n", b"\r\n") if self.crlf else data
+
+
+UNHARMED = Damage()
+
+
+async def run_shell(stream: Stream, request: ShellRequest, processes: Processes, damage: Damage = UNHARMED) -> None:
     arguments = [SHELL, "-c", request.command] if request.command else [SHELL, "-"]
     environment = {"TERM": request.term}
     if request.on_terminal:
         session = _start_on_terminal(stream, request, processes, arguments, environment)
     else:
         session = _start_on_pipes(stream, request, processes, arguments, environment)
-    await session.run()
+    await session.run(damage)
 
 
 def _start_on_terminal(
@@ -155,8 +172,12 @@ class _Session:
         self._outputs = outputs
         self._terminal = terminal
         self._hang_up = hang_up
+        self._damage = UNHARMED
 
-    async def run(self) -> None:
+    async def run(self, damage: Damage = UNHARMED) -> None:
+        self._damage = damage
+        if damage.garbage:
+            await self._say(_STDOUT, damage.garbage)
         tasks = [asyncio.ensure_future(self._feed())]
         output = asyncio.gather(*(self._pump(kind, fd) for kind, fd in self._outputs))
         gone = asyncio.ensure_future(self._stream.wait_closed())
@@ -167,7 +188,7 @@ class _Session:
                 await asyncio.wait((self._child.ended, gone), return_when=asyncio.FIRST_COMPLETED)
             if output.done() and not output.cancelled() and output.exception() is not None and not gone.done():
                 output.result()
-            if not gone.done() and self._framed:
+            if not gone.done() and self._framed and not damage.no_exit:
                 await self._stream.write(_PACKET.pack(_EXIT, 1) + bytes((self._child.ended.result() & 0xFF,)))
         finally:
             if gone.done() and self._hang_up:
@@ -191,10 +212,13 @@ class _Session:
 
     async def _pump(self, kind: int, fd: int) -> None:
         while data := await _read(fd):
-            if self._framed:
-                await self._stream.write(b"".join((_PACKET.pack(kind, len(data)), data)))
-            else:
-                await self._stream.write(data)
+            await self._say(kind, self._damage.spoil(data))
+
+    async def _say(self, kind: int, data: bytes) -> None:
+        if self._framed:
+            await self._stream.write(b"".join((_PACKET.pack(kind, len(data)), data)))
+        else:
+            await self._stream.write(data)
 
     async def _feed(self) -> None:
         """Bytes from the client to the command's stdin, until the client goes or closes it."""
@@ -284,11 +308,11 @@ async def _write(fd: int, data: bytes | bytearray) -> None:
 Service = Callable[[Stream], Awaitable[None]]
 
 
-def shell_service(name: str, processes: Processes) -> Service:
+def shell_service(name: str, processes: Processes, damage: Damage = UNHARMED) -> Service:
     request = parse_shell_service(name)
 
     async def serve(stream: Stream) -> None:
-        await run_shell(stream, request, processes)
+        await run_shell(stream, request, processes, damage)
 
     return serve
 

@@ -25,6 +25,8 @@ _CHUNK = 64 * 1024
 _CHUNKS_PER_WRITE = 15
 """So many full DATA records and a final DONE fit into one frame of 1 MiB."""
 _MAX_PATH = 1024
+NOEXEC = Path("/dev/vdev/noexec")
+"""While it is there nothing becomes executable, as on a storage that is mounted noexec."""
 _MASK = 0xFFFFFFFF
 
 
@@ -157,6 +159,8 @@ class _Session:
             if stat.S_ISDIR(os.fstat(fd).st_mode):
                 await self.fail("read failed: Is a directory")
                 return
+            if await self._receive_badly(fd, path):
+                return
             at_end = False
             while not at_end:
                 records, at_end = await asyncio.to_thread(_read_records, fd)
@@ -166,6 +170,27 @@ class _Session:
             await self.fail(f"read failed: {_reason(exc)}")
         finally:
             os.close(fd)
+
+    async def _receive_badly(self, fd: int, path: str) -> bool:
+        """Whether a fault was drawn for this file, and the file sent with it. A place beyond its end is its end."""
+        drawn = {kind: self._faults.take(kind, path) for kind in ("disconnect_pull", "corrupt_pull", "truncate_pull")}
+        fault = next((fault for fault in drawn.values() if fault is not None), None)
+        if fault is None:
+            return False
+        data = bytearray(await asyncio.to_thread(Path(f"/proc/self/fd/{fd}").read_bytes))
+        place = min(fault.after_bytes, max(0, len(data) - 1))
+        if fault.kind == "corrupt_pull":
+            data[place : place + 1] = bytes(byte ^ 1 for byte in data[place : place + 1])
+        else:
+            del data[place:]
+        for start in range(0, len(data), _CHUNK):
+            part = data[start : start + _CHUNK]
+            await self._stream.write(_REQUEST.pack(b"DATA", len(part)) + part)
+        if fault.kind == "disconnect_pull":
+            self._cut_cable()
+            raise EOFError
+        await self._stream.write(_REQUEST.pack(b"DONE", 0))
+        return True
 
     async def _send(self, path: str, mode: int) -> None:
         try:
@@ -252,10 +277,13 @@ class _File:
         self._disconnect = faults.take("disconnect_push", path)
         self._corrupt = faults.take("corrupt_push", path)
         self._no_space = faults.take("no_space", path)
+        self._truncate = faults.take("truncate_push", path)
         self._written = 0
         # As the genuine daemon does: the owner's permissions are copied to group and others.
         owner = mode >> 6 & 7
         self._mode = owner << 6 | owner << 3 | owner
+        if NOEXEC.exists():
+            self._mode &= ~0o111
         if self._path.is_symlink() or self._path.is_file():
             self._path.unlink()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode)
@@ -280,6 +308,8 @@ class _File:
                 pending[0] = pending[0][count:]
 
     def complete(self, modified: int) -> None:
+        if self._truncate is not None:
+            os.ftruncate(self._fd, min(self._truncate.after_bytes, max(0, self._written - 1)))
         if self._corrupt is not None:
             self._flip_byte(min(self._corrupt.after_bytes, self._written - 1))
         os.fchmod(self._fd, self._mode)

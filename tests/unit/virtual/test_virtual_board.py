@@ -17,6 +17,7 @@ def root(tmp_path: Path) -> Path:
         "class/thermal/thermal_zone1/temp": 29000,
         "class/thermal/thermal_zone2/temp": -273000,
         "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": 300000,
+        "devices/system/cpu/cpu0/cpufreq/scaling_max_freq": 2000000,
         "class/power_supply/battery/capacity": 50,
         "class/power_supply/battery/status": 0,
         "class/power_supply/battery/charge_counter": 2000000,
@@ -143,3 +144,18 @@ def test_a_reader_that_keeps_the_file_open_sees_longer_and_shorter_values(root: 
 
 def test_process_names_are_compared_as_the_kernel_cuts_them(root: Path) -> None:
     assert Board(root).load_processes == {"a-name-longer-t"}
+
+
+def test_a_hot_skin_holds_the_clocks_below_what_the_hardware_can(root: Path) -> None:
+    board = Board(root)
+    highest = "devices/system/cpu/cpu0/cpufreq/scaling_max_freq"
+    for celsius, khz in ((39.0, "2000000"), (41.0, "2000000"), (46.0, "1700000"), (39.0, "2000000")):
+        board.set_temperature("skin", celsius)
+        assert _read(root, highest) == khz
+
+
+def test_time_advanced_by_hand_heats_by_the_declared_load(root: Path) -> None:
+    board = Board(root)
+    board.advance(10.0, 0.5)
+    assert _read(root, SKIN) == "36321"  # 30 + 10 * (1 - 1/e)
+    assert _read(root, f"{SUPPLY}/current_now") == "-550000"  # 100 mA and half of 900 mA

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
+from harness.soc import SOCS
+from harness.virtual import profile
 from harness.virtual.android_tools import AndroidTools, find_android_tools
 from harness.virtual.profile import load_profile, profile_markers
 from harness.virtual.root import PhoneIdentity, build_root, prepare_boot
@@ -27,18 +29,19 @@ def _build(folder: Path, marker: str, tools: AndroidTools = NO_TOOLS) -> dict[st
     return dict(line.split("=", 1) for line in (folder / "vdev/props").read_text().splitlines())
 
 
-def test_every_flagship_of_the_catalogue_has_a_profile() -> None:
-    assert profile_markers() == ("elite", "elite5", "gen1", "gen1p", "gen2", "gen3")
+def test_every_soc_of_the_catalogue_has_a_profile() -> None:
+    assert profile_markers() == tuple(sorted(soc.marker for soc in SOCS))
+    assert {load_profile(soc.part).soc for soc in SOCS} == set(SOCS)
 
 
 @pytest.mark.parametrize("marker", profile_markers())
 def test_a_profile_has_eight_cores_and_the_zones_that_sensors_look_for(marker: str) -> None:
-    profile = load_profile(marker)
-    assert sorted(cpu for cluster in profile.clusters for cpu in cluster.cpus) == list(range(8))
-    types = [zone.type for zone in profile.zones]
+    described = load_profile(marker)
+    assert sorted(cpu for cluster in described.clusters for cpu in cluster.cpus) == list(range(8))
+    types = [zone.type for zone in described.zones]
     assert len(set(types)) == len(types)
     assert {"skin-msm-therm", "battery", "ddr", "gpuss-0", "hw-comparator", "mmw0"} <= set(types)
-    reported = [zone.hal_type for zone in profile.zones if zone.hal_type is not None]
+    reported = [zone.hal_type for zone in described.zones if zone.hal_type is not None]
     assert {0, 1, 2, 3, 9} == set(reported)
     assert reported.count(2) == reported.count(3) == 1
 
@@ -47,7 +50,11 @@ def test_a_part_names_the_same_profile_as_its_marker() -> None:
     assert load_profile("SM8750") == load_profile("elite")
 
 
-def test_a_soc_without_a_profile_is_refused_with_those_that_have_one() -> None:
+def test_a_soc_without_a_profile_is_refused_with_those_that_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elite5.toml").touch()
+    monkeypatch.setattr(profile, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match="elite5"):
         load_profile("gen4s")
 
