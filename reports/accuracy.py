@@ -171,7 +171,7 @@ def perplexity_over(scores: WindowScores, windows: frozenset[int]) -> tuple[floa
         if window in windows
     ]
     n_scored = sum(n for _, n in picked)
-    value = perplexity(math.fsum(nll for nll, _ in picked), n_scored)
+    value = perplexity(_total([nll for nll, _ in picked]), n_scored)
     return None if value is None else (value, n_scored)
 
 
@@ -205,6 +205,14 @@ def logits_rows(journal: Journal) -> tuple[LogitsRow, ...]:
     return tuple(_logits_row(*group, groups[group]) for group in sorted(groups, key=key))
 
 
+def _total(values: Sequence[float]) -> float:
+    """Exact; NaN where the values have no sum."""
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return math.nan
+
+
 def _logits_row(cell: Cell, phase: str, leg: Leg, items: list[LogitsComparison]) -> LogitsRow:
     ids = tuple(dict.fromkeys(clean(item.run_id) for item in items if item.run_id is not None))
     snr = [value for item in items for value in item.snr_db]
@@ -233,7 +241,7 @@ def _logits_row(cell: Cell, phase: str, leg: Leg, items: list[LogitsComparison])
         relative_l2=shown(relative, statistics.median, "ratio"),
         top1=figure(1 - len(wrong) / len(pairs) if pairs else None, "fraction", run_ids=ids, why=empty),
         top1_count=f"{len(pairs) - len(wrong)}/{len(pairs)}",
-        kl_mean=shown(kl, statistics.fmean, "nats"),
+        kl_mean=shown(kl, lambda values: _total(values) / len(values), "nats"),
         kl_max=shown(kl, max, "nats"),
         n_clear_mismatches=sum(margin >= CLEAR_MARGIN for margin in wrong),
         widest_mismatch=figure(max(wrong, default=None), "logits", run_ids=ids, why="no position differs"),

@@ -92,7 +92,8 @@ def recomputed(results: Path, manifest: RunManifest) -> list[Difference]:
         same_code = manifest.code_sha256 == integrity.code_sha256()
         found += document_differences(results, journal, verdict, measurements, artifacts, same_code=same_code)
     except (SnapGateError, ValueError) as exc:
-        return [Difference(where="records", what=f"nothing can be computed from them: {exc}")]
+        hint = "" if manifest.code_sha256 == integrity.code_sha256() else "; verify with the version that made them"
+        return [Difference(where="records", what=f"nothing can be computed from them: {exc}{hint}")]
     return found
 
 

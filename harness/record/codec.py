@@ -22,7 +22,8 @@ _converter.register_structure_hook(PurePosixPath, lambda value, _: PurePosixPath
 
 
 def _exact(value: Any, kind: type[Any]) -> Any:
-    """Numbers and strings are taken as they are: ``"5"`` is not 5, ``true`` is not 1, 1.5 is not an int.
+    """Numbers and strings are taken as they are: ``"5"`` is not 5, ``true`` is not 1, 1.5 is not an int. Integers have
+    64 bits, since figures are computed from arrays of them.
 
     Also asked for string enumerations, whose class is found by its base ``str``.
     """
@@ -32,6 +33,8 @@ def _exact(value: Any, kind: type[Any]) -> Any:
         return float(value)
     if type(value) is not kind:
         raise TypeError(f"expected {kind.__name__}, found {value!r}")
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise TypeError("expected an integer of 64 bits, found a larger one")
     return value
 
 

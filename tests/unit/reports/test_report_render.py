@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jinja2 import UndefinedError
 
@@ -186,6 +188,40 @@ def test_what_would_make_the_page_too_big_is_left_out_and_said(journals, monkeyp
     assert "Left out to keep the file small: " in text
     assert "42 token gap charts" in text
     assert text.count('<tr data-s="') == len(judge_journal(journal, journals.LIMITS).verdicts)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e308, -1e308, 5e-324])
+def test_numbers_that_no_arithmetic_can_take_do_not_break_the_page(journals, value) -> None:
+    """Every sensor, condition and comparison says the same impossible number."""
+    whole = journals.thorough()
+    run = whole.runs[0]
+    sensors = tuple(dataclasses.replace(s, values=(value,) * len(s.values)) for s in run.sensors)
+    conditions = dataclasses.replace(run.conditions, battery_celsius=value, uptime_s=value)
+    logits = tuple(
+        dataclasses.replace(
+            item,
+            snr_db=(value,) * len(item.snr_db),
+            kl_nats=(value,) * len(item.kl_nats),
+            relative_l2=(value,) * len(item.relative_l2),
+            reference_margin=(value,) * len(item.reference_margin),
+        )
+        for item in whole.logits
+    )
+    windows = tuple(dataclasses.replace(item, nll_sum=(value,) * len(item.nll_sum)) for item in whole.windows)
+    journal = dataclasses.replace(
+        whole,
+        runs=(dataclasses.replace(run, sensors=sensors, conditions=conditions, wall_s=value),),
+        logits=logits,
+        windows=windows,
+    )
+    with np.errstate(all="ignore"):
+        text = render_html(journal, judge_journal(journal, journals.LIMITS), derive(journal))
+    assert Page(text).open == []
+    assert text.count('<section id="') == 14
+    for path in re.findall(r' d="([^"]*)"', text):
+        assert "nan" not in path
+        assert "inf" not in path
+    json.loads(re.findall(r'id="snapgate-data">(.*?)</script>', text, re.DOTALL)[0], parse_constant=pytest.fail)
 
 
 @pytest.mark.parametrize("folder", sorted(p.name for p in (DATA / "journals").iterdir()))
