@@ -20,9 +20,9 @@ from harness.results.judge import DEFAULT_REQUIRED, judge
 from harness.spec.limits import load_limits
 
 
-def read_limits(path: Path) -> tuple[Limit, ...]:
-    """``load_limits`` with the metrics of the catalogue."""
-    return load_limits(path, metrics={name: metric.better for name, metric in METRICS.items()})
+def read_limits(path: Path, *, stored: bool = False) -> tuple[Limit, ...]:
+    """``load_limits`` with the metrics of the catalogue. ``stored``: those that a run left, of whatever age."""
+    return load_limits(path, metrics={name: metric.better for name, metric in METRICS.items()}, stored=stored)
 
 
 def gate(

@@ -56,8 +56,9 @@ _Refuse = Callable[..., NoReturn]
 _HEADER: Final = re.compile(r"^\s*\[\[\s*limit\s*\]\]")
 
 
-def load_limits(path: Path, *, metrics: Mapping[str, str]) -> tuple[Limit, ...]:
-    """All limits of the file, in its order.
+def load_limits(path: Path, *, metrics: Mapping[str, str], stored: bool = False) -> tuple[Limit, ...]:
+    """All limits of the file, in its order. ``stored``: of a run that is over, which may be older than the keys
+    ``source`` and ``slack``: what is not there is None.
 
     ``metrics``: every known metric and which way is better (``higher``, ``lower``, ``equal``). Raises ``UserError``
     naming file, line and limit for anything that is unknown, missing or could never fail.
@@ -92,12 +93,12 @@ def load_limits(path: Path, *, metrics: Mapping[str, str]) -> tuple[Limit, ...]:
     if len(lines) != len(entries):  # a header inside a multi-line string: better no line than a wrong one
         lines = [0] * len(entries)
     return tuple(
-        _limit(entry, where=f"{path}:{line}" if line else f"{path}, limit {index}", metrics=metrics)
+        _limit(entry, where=f"{path}:{line}" if line else f"{path}, limit {index}", metrics=metrics, stored=stored)
         for index, (entry, line) in enumerate(zip(entries, lines, strict=True), start=1)
     )
 
 
-def _limit(entry: Mapping[str, Any], *, where: str, metrics: Mapping[str, str]) -> Limit:
+def _limit(entry: Mapping[str, Any], *, where: str, metrics: Mapping[str, str], stored: bool) -> Limit:
     name = entry.get("metric")
     if isinstance(name, str):
         where = f"{where} ({name})"
@@ -109,7 +110,7 @@ def _limit(entry: Mapping[str, Any], *, where: str, metrics: Mapping[str, str]) 
         if key not in _KEYS:
             refuse("unknown key", found=key, expected=_suggest(key, _KEYS))
     for key in _REQUIRED:
-        if key not in entry:
+        if key not in entry and not (stored and key == "source"):
             refuse(f"{key} is missing", found=sorted(entry), expected=f"{key} = ...")
     for key in ("metric", "reason", "source", "slack", *_MATCHED):
         if key in entry and (not isinstance(entry[key], str) or not entry[key].strip()):
@@ -135,19 +136,22 @@ def _limit(entry: Mapping[str, Any], *, where: str, metrics: Mapping[str, str]) 
     for key in foreign:
         if key in entry:
             refuse(f"{key} means nothing for a limit against a {against}", found=key, expected=f"no {key}")
-    decides = _value(entry, metrics[str(name)], refuse) if against == Against.VALUE else _baseline(entry, refuse)
+    if against == Against.VALUE:
+        decides = _value(entry, metrics[str(name)], refuse, stored=stored)
+    else:
+        decides = _baseline(entry, refuse)
     return Limit(
         metric=str(name),
         **{key: entry.get(key, ANY) for key in _MATCHED},
         **decides,
         reason=entry["reason"],
         date=_date(entry["date"], refuse),
-        source=entry["source"],
+        source=entry.get("source"),
         proof=_proof(entry["proof"], refuse) if "proof" in entry else None,
     )
 
 
-def _value(entry: Mapping[str, Any], better: str, refuse: _Refuse) -> dict[str, Any]:
+def _value(entry: Mapping[str, Any], better: str, refuse: _Refuse, *, stored: bool) -> dict[str, Any]:
     minimum, maximum = (_bound(entry[key], key, refuse) if key in entry else None for key in ("minimum", "maximum"))
     if minimum is None and maximum is None:
         refuse("no bound", found=sorted(entry), expected="minimum, maximum or both")
@@ -156,9 +160,9 @@ def _value(entry: Mapping[str, Any], better: str, refuse: _Refuse) -> dict[str, 
     for side in _SIDES[better]:
         if side not in entry:
             refuse(f"better is {better}, so it could hardly fail", found=f"no {side}", expected=f"a {side}")
-    if "slack" not in entry:
+    if "slack" not in entry and not stored:
         refuse("slack is missing", found=sorted(entry), expected='slack = ..., or "none" for a definition')
-    return {"minimum": minimum, "maximum": maximum, "slack": entry["slack"]}
+    return {"minimum": minimum, "maximum": maximum, "slack": entry.get("slack")}
 
 
 def _baseline(entry: Mapping[str, Any], refuse: _Refuse) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
+from harness.errors import UserError
 from harness.journal import JournalWriter, read_journal
 from harness.plugin.conclusion import write_all
 from harness.record.artifact import sha256_of
@@ -337,3 +338,20 @@ def test_the_suites_leave_a_manifest_that_verifies(journals, performance_limits,
     assert "accuracy/test_logits.py" in body["suites"]
     assert set(body["documents"]) == {"report.html", "report.json", "report.md", "verdict.json", "junit.xml"}
     assert verify(tmp_path, capsys, "--suites", str(SUITES))[0] == 0
+
+
+def test_a_folder_made_before_limits_named_their_source_still_verifies(results, performance_limits, capsys, tmp_path):
+    """As such a folder was: limits without source and slack, in the documents as well as in the copy."""
+    lines = [
+        line
+        for line in performance_limits.read_text().splitlines()
+        if not line.startswith(("source", "slack", "proof"))
+    ]
+    old = tmp_path / "old.toml"
+    old.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="source is missing"):
+        read_limits(old)
+    journal = read_journal(results / "journal")
+    write_all(results, journal, judge_journal(journal, read_limits(old, stored=True)))
+    write_manifest(results, journal, journal_dir=results / "journal", limits=old, suites=SUITES)
+    assert verify(results, capsys)[0] == 0

@@ -195,3 +195,17 @@ def test_exact_tokens_are_a_gate_for_fp16_only_and_identity_for_w8a16_only(part,
     assert (limit_for(limits, "prefill_decode_identical", cell) is not None) is identity
     margin = limit_for(limits, "greedy_mismatch_max_margin", cell)
     assert margin.maximum == (0.0 if exact else 0.1)
+
+
+def test_limits_that_an_older_run_left_are_read_without_source_and_slack(tmp_path):
+    path = tmp_path / "limits.toml"
+    path.write_text(
+        '[[limit]]\nmetric = "decode_tps"\nminimum = 40.0\nreason = "measured"\ndate = 2026-11-01\n', encoding="utf-8"
+    )
+    with pytest.raises(UserError, match="source is missing"):
+        load_limits(path, metrics=KNOWN)
+    (limit,) = load_limits(path, metrics=KNOWN, stored=True)
+    assert (limit.minimum, limit.source, limit.slack) == (40.0, None, None)
+    path.write_text('[[limit]]\nmetric = "decode_tps"\nminimum = 40.0\ndate = 2026-11-01\n', encoding="utf-8")
+    with pytest.raises(UserError, match="reason is missing"):
+        load_limits(path, metrics=KNOWN, stored=True)
