@@ -16,6 +16,7 @@ from harness.record.artifact import ArtifactManifest
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
+from harness.results.speed import headline_runs
 from reports.overview import Figure, cell_label, figure
 from reports.text import clean, number
 
@@ -117,7 +118,7 @@ def _places(journal: Journal, measurements: Sequence[Measurement]) -> list[_Plac
         _Place(
             cell=cell,
             serial=serial,
-            runs=tuple(runs),
+            runs=headline_runs(runs) or tuple(runs),
             measured={m.metric: m for m in measurements if m.cell == cell and m.serial == serial},
         )
         for (cell, serial), runs in groups.items()

@@ -21,7 +21,7 @@ from harness.measure.statistics import median_interval
 from harness.measure.timing import timing_of
 from harness.record.run import RunRecord
 from harness.record.runner import Generation
-from harness.record.vocabulary import Source
+from harness.record.vocabulary import Source, Suite
 from reports.chart import Panel, Rule, Series, draw
 from reports.drawing import Chart
 from reports.overview import cell_label
@@ -55,10 +55,10 @@ class _Place:
 
 
 def _places(journal: Journal) -> tuple[_Place, ...]:
-    """One per cell, artifact, phone and source that has any run without an error."""
+    """One per cell, artifact, phone and source that has any run without an error; the toy graph is another model."""
     groups: dict[tuple[object, ...], list[RunRecord]] = {}
     for run in journal.runs:
-        if run.error is None:
+        if run.error is None and run.workload != Suite.TOY:
             groups.setdefault((run.cell, run.artifact_id, run.device.serial, run.source), []).append(run)
     alike = Counter((runs[0].cell, runs[0].device.serial) for runs in groups.values())
     return tuple(

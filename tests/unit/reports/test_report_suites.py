@@ -9,10 +9,11 @@ import pytest
 from harness.measure.metrics import METRICS
 from harness.record.run import RunError
 from harness.record.verdict import Measurement
-from harness.record.vocabulary import Source, Status
+from harness.record.vocabulary import Source, Status, Suite
 from harness.results.derive import derive
 from harness.results.gate import judge_journal
 from reports.render import render_html
+from reports.seed import startup_table
 from reports.speed import depth_charts, prompt_charts
 from reports.suites import suites_section
 
@@ -146,3 +147,22 @@ def swept_twice(journals):
     whole = journals.thorough()
     other = dataclasses.replace(whole.runs[0], run_id="run-other", artifact_id="beef" * 4)
     return dataclasses.replace(whole, runs=(*whole.runs, other))
+
+
+def test_the_toy_graph_is_no_speed_of_the_model(journals) -> None:
+    whole = journals.thorough()
+    toy = dataclasses.replace(whole.runs[0], run_id="toy", workload=Suite.TOY, artifact_id="beef" * 4)
+    both = dataclasses.replace(whole, runs=(toy, *whole.runs))
+    (chart,) = prompt_charts(both, hover_points=0).charts
+    assert chart.run_id == "run-t"
+
+
+def test_the_article_is_set_beside_the_ordinary_runs(journals) -> None:
+    """The ladder's runs come first in a session, and load a model of one layer or without verifying it."""
+    run = journals.passing().runs[0]
+    late = tuple(dataclasses.replace(p, end_ns=p.start_ns + 1) for p in run.log.phases)
+    toy = dataclasses.replace(run, run_id="toy", workload=Suite.TOY, log=dataclasses.replace(run.log, phases=late))
+    both = dataclasses.replace(journals.passing(), runs=(toy, run))
+    shown = [f.run_ids for row in startup_table(both, derive(both)).rows for f in row.figures if f.run_ids]
+    assert shown
+    assert all("toy" not in ids for ids in shown)
