@@ -98,6 +98,12 @@ SAME_SLOT(context_create_from_binary, contextCreateFromBinary);
 SAME_SLOT(context_free, contextFree);
 SAME_SLOT(graph_retrieve, graphRetrieve);
 SAME_SLOT(graph_execute, graphExecute);
+SAME_SLOT(graph_set_config, graphSetConfig);
+SAME_SLOT(profile_create, profileCreate);
+SAME_SLOT(profile_get_events, profileGetEvents);
+SAME_SLOT(profile_get_sub_events, profileGetSubEvents);
+SAME_SLOT(profile_get_event_data, profileGetEventData);
+SAME_SLOT(profile_free, profileFree);
 SAME_SLOT(log_create, logCreate);
 SAME_SLOT(log_free, logFree);
 SAME_SLOT(device_get_infrastructure, deviceGetInfrastructure);
@@ -141,6 +147,16 @@ SAME_VALUE(abi::kPowerDcvsV3, QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_DCV
 SAME_VALUE(abi::kPowerRpcLatency, QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_CONTROL_LATENCY);
 SAME_VALUE(abi::kPowerRpcPolling, QNN_HTP_PERF_INFRASTRUCTURE_POWER_CONFIGOPTION_RPC_POLLING_TIME);
 SAME_VALUE(abi::kCornerMax, DCVS_VOLTAGE_VCORNER_MAX_VOLTAGE_CORNER);
+SAME_VALUE(abi::kCornerTurbo, DCVS_VOLTAGE_VCORNER_TURBO);
+SAME_VALUE(abi::kCornerSvs2, DCVS_VOLTAGE_VCORNER_SVS2);
+
+// --- priority and profiles
+SAME_VALUE(abi::kGraphConfigPriority, QNN_GRAPH_CONFIG_OPTION_PRIORITY);
+SAME_VALUE(abi::kPriorityLow, QNN_PRIORITY_LOW);
+SAME_VALUE(abi::kPriorityNormal, QNN_PRIORITY_NORMAL);
+SAME_VALUE(abi::kPriorityNormalHigh, QNN_PRIORITY_NORMAL_HIGH);
+SAME_VALUE(abi::kPriorityHigh, QNN_PRIORITY_HIGH);
+SAME_SIZE(abi::ProfileEvent, QnnProfile_EventData_t);
 SAME_SIZE(abi::HtpInfrastructure, QnnHtpDevice_Infrastructure_t);
 static_assert(offsetof(abi::HtpInfrastructure, create_power_config_id) ==
                   offsetof(QnnHtpDevice_Infrastructure_t, perfInfra) +

@@ -98,7 +98,15 @@ Result<std::vector<GraphInfo>> copy_graphs(const abi::GraphInfo* graphs, std::ui
         if (!outputs) {
             return std::move(outputs).fault();
         }
-        copies.push_back({bounded_text(graph.name), *std::move(inputs), *std::move(outputs)});
+        std::optional<std::uint32_t> vtcm_bytes;
+        if (graph.version == 3 && graph.metadata != nullptr && graph.metadata_size >= sizeof(abi::HtpGraphMetadata)) {
+            abi::HtpGraphMetadata metadata{};
+            std::memcpy(&metadata, graph.metadata, sizeof metadata);
+            if (metadata.version == 1) {
+                vtcm_bytes = metadata.vtcm_bytes;
+            }
+        }
+        copies.push_back({bounded_text(graph.name), *std::move(inputs), *std::move(outputs), vtcm_bytes});
     }
     return copies;
 }

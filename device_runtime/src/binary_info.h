@@ -30,6 +30,7 @@ struct GraphInfo {
     std::string name;
     std::vector<TensorInfo> inputs;
     std::vector<TensorInfo> outputs;
+    std::optional<std::uint32_t> vtcm_bytes = {}; // that the graph was compiled for; graph version 3 only
 };
 
 struct BinaryInfo {

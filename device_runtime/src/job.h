@@ -67,16 +67,38 @@ struct Prompt {
     std::uint32_t repetitions = 1;
 };
 
-enum class PerformanceMode { kDefault, kBurst };
+// kDefault: no vote. The others from the highest clocks to the lowest (power_vote.cpp).
+enum class PerformanceMode {
+    kDefault,
+    kBurst,
+    kSustainedHighPerformance,
+    kHighPerformance,
+    kBalanced,
+    kLowBalanced,
+    kHighPowerSaver,
+    kPowerSaver,
+    kLowPowerSaver,
+    kExtremePowerSaver,
+};
+
+enum class GraphPriority { kLow, kNormal, kNormalHigh, kHigh };
+enum class Profiling { kOff, kBasic, kDetailed, kLinting };
 
 const char* name_of(PerformanceMode mode) noexcept;
+const char* name_of(GraphPriority priority) noexcept;
+const char* name_of(Profiling profiling) noexcept;
 
 // How the process is to behave, whatever it runs.
 struct JobOptions {
     double watchdog_s = 0; // longest that one load phase or graph execution may take; 0: any time
     bool heartbeat = true;
-    bool stamps = true;  // stamps.bin
-    double pace_tps = 0; // decode steps begin at most so often; 0: as soon as they can
+    bool stamps = true;                            // stamps.bin
+    double pace_tps = 0;                           // decode steps begin at most so often; 0: as soon as they can
+    std::optional<std::uint32_t> sleep_latency_us; // instead of the performance mode's own
+    std::optional<std::uint32_t> rpc_polling_us;   // likewise; 0: no vote
+    std::optional<GraphPriority> graph_priority;   // nothing: the library's default
+    Profiling profiling = Profiling::kOff;
+    std::vector<std::uint32_t> cpu_affinity; // cores of the thread that works; empty: any
 };
 
 struct Job {

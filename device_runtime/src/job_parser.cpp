@@ -2,6 +2,7 @@
 #include "json_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 namespace snapgate {
@@ -17,8 +18,52 @@ constexpr std::size_t kMaxRank = 8;
 constexpr double kMinPace = 0.001;
 constexpr double kMaxPace = 1e6;
 constexpr double kMaxSeconds = 86'400;
+constexpr std::uint32_t kMaxSleepLatency = 65535;
+constexpr std::uint32_t kMaxRpcPolling = 9999; // the highest that libraries take
+constexpr std::size_t kMaxCores = 1024;        // of a cpu_set_t
 constexpr std::size_t kMaxGraphs = 64;
 constexpr std::size_t kMaxTensors = 4 * kMaxLayers;
+
+template <typename Value>
+struct Named {
+    Value value;
+    const char* name;
+};
+
+// In the order of the enumerations, which name_of relies on.
+constexpr std::array<Named<PerformanceMode>, 10> kPerformanceModes = {{
+    {PerformanceMode::kDefault, "default"},
+    {PerformanceMode::kBurst, "burst"},
+    {PerformanceMode::kSustainedHighPerformance, "sustained_high_performance"},
+    {PerformanceMode::kHighPerformance, "high_performance"},
+    {PerformanceMode::kBalanced, "balanced"},
+    {PerformanceMode::kLowBalanced, "low_balanced"},
+    {PerformanceMode::kHighPowerSaver, "high_power_saver"},
+    {PerformanceMode::kPowerSaver, "power_saver"},
+    {PerformanceMode::kLowPowerSaver, "low_power_saver"},
+    {PerformanceMode::kExtremePowerSaver, "extreme_power_saver"},
+}};
+constexpr std::array<Named<GraphPriority>, 4> kPriorities = {{
+    {GraphPriority::kLow, "low"},
+    {GraphPriority::kNormal, "normal"},
+    {GraphPriority::kNormalHigh, "normal_high"},
+    {GraphPriority::kHigh, "high"},
+}};
+constexpr std::array<Named<Profiling>, 4> kProfilings = {{
+    {Profiling::kOff, "off"},
+    {Profiling::kBasic, "basic"},
+    {Profiling::kDetailed, "detailed"},
+    {Profiling::kLinting, "linting"},
+}};
+
+template <typename Value, std::size_t N>
+Value choose(ObjectReader& reader, const char* key, const std::array<Named<Value>, N>& values) {
+    std::vector<const char*> names;
+    for (const auto& value : values) {
+        names.push_back(value.name);
+    }
+    return values[reader.choice(key, names)].value;
+}
 
 std::string element_path(const std::string& path, std::size_t index) {
     return path + "[" + std::to_string(index) + "]";
@@ -267,10 +312,7 @@ void check_graph_sizes(const Job& job) {
     std::set<std::uint32_t> sizes;
     for (const JobContext& context : job.contexts) {
         for (const GraphSpec& graph : context.graphs) {
-            if (!sizes.insert(graph.n_tokens).second) {
-                refuse("job.contexts", "two graphs take the same number of tokens",
-                       "AR-" + std::to_string(graph.n_tokens) + " twice", "one graph of each size");
-            }
+            sizes.insert(graph.n_tokens); // several of a size: shards
             if (graph.n_tokens >= job.model.context_length) {
                 refuse("job.contexts", "a graph takes as many tokens as the context holds",
                        "AR-" + std::to_string(graph.n_tokens),
@@ -309,6 +351,29 @@ JobOptions read_options(const json& object, const std::string& path) {
                    "null, or 0.001 to 1000000 tokens a second");
         }
     }
+    if (reader.has("sleep_latency_us") && !reader.field("sleep_latency_us").is_null()) {
+        options.sleep_latency_us = reader.integer<std::uint32_t>("sleep_latency_us", 1, kMaxSleepLatency);
+    }
+    if (reader.has("rpc_polling_us") && !reader.field("rpc_polling_us").is_null()) {
+        options.rpc_polling_us = reader.integer<std::uint32_t>("rpc_polling_us", 0, kMaxRpcPolling);
+    }
+    if (reader.has("graph_priority") && !reader.field("graph_priority").is_null()) {
+        options.graph_priority = choose(reader, "graph_priority", kPriorities);
+    }
+    if (reader.has("profiling")) {
+        options.profiling = choose(reader, "profiling", kProfilings);
+    }
+    if (reader.has("cpu_affinity")) {
+        const json& cores = reader.array("cpu_affinity");
+        if (cores.size() > kMaxCores) {
+            refuse(reader.path_of("cpu_affinity"), "wrong number of entries", std::to_string(cores.size()),
+                   "at most " + std::to_string(kMaxCores));
+        }
+        for (std::size_t i = 0; i < cores.size(); ++i) {
+            options.cpu_affinity.push_back(read_integer<std::uint32_t>(
+                cores[i], element_path(reader.path_of("cpu_affinity"), i), 0, kMaxCores - 1));
+        }
+    }
     reader.finish();
     return options;
 }
@@ -326,8 +391,7 @@ Job read_job(const json& document) {
     job.backend_library = libraries.string("backend");
     job.system_library = libraries.string("system");
     libraries.finish();
-    job.performance_mode = reader.choice("performance_mode", {"default", "burst"}) == 0 ? PerformanceMode::kDefault
-                                                                                        : PerformanceMode::kBurst;
+    job.performance_mode = choose(reader, "performance_mode", kPerformanceModes);
     job.model = read_model(reader.field("model"), "job.model");
     job.contexts = read_objects(reader, "contexts", kMaxGraphs, read_context);
     job.prompts = read_objects(reader, "prompts", kMaxExtent, [&job](const json& object, const std::string& path) {
@@ -335,6 +399,11 @@ Job read_job(const json& document) {
     });
     if (reader.has("options")) {
         job.options = read_options(reader.field("options"), "job.options");
+    }
+    if (job.performance_mode == PerformanceMode::kDefault &&
+        (job.options.sleep_latency_us || job.options.rpc_polling_us)) {
+        refuse("job.options", "latency and polling are parts of a vote", "performance_mode default",
+               "a performance mode that votes, or null");
     }
     reader.finish();
     check_graph_sizes(job);
@@ -347,7 +416,11 @@ const char* name_of(PromptMode mode) noexcept { return mode == PromptMode::kGene
 
 const char* name_of(StepWith step) noexcept { return step == StepWith::kChunk ? "chunk" : "token"; }
 
-const char* name_of(PerformanceMode mode) noexcept { return mode == PerformanceMode::kBurst ? "burst" : "default"; }
+const char* name_of(PerformanceMode mode) noexcept { return kPerformanceModes[static_cast<std::size_t>(mode)].name; }
+
+const char* name_of(GraphPriority priority) noexcept { return kPriorities[static_cast<std::size_t>(priority)].name; }
+
+const char* name_of(Profiling profiling) noexcept { return kProfilings[static_cast<std::size_t>(profiling)].name; }
 
 Result<Job> parse_job(const std::string& text) {
     try {

@@ -156,8 +156,20 @@ struct DcvsV3 {
     std::uint32_t set_core, core_min, core_target, core_max;
 };
 
+constexpr std::uint32_t kPowerModePowerSaver = 0x04;
 constexpr std::uint32_t kPowerModePerformance = 0x10;
-constexpr std::uint32_t kCornerMax = 0xA0;
+
+// Voltage corners of bus and core, lowest to highest.
+enum Corner : std::uint32_t {
+    kCornerDisable = 0x10,
+    kCornerSvs2 = 0x30,
+    kCornerSvs = 0x40,
+    kCornerSvsPlus = 0x50,
+    kCornerNominal = 0x60,
+    kCornerNominalPlus = 0x70,
+    kCornerTurbo = 0x80,
+    kCornerMax = 0xA0,
+};
 
 struct PowerConfig {
     std::uint32_t option;
@@ -182,6 +194,38 @@ struct HtpInfrastructure {
 static_assert(sizeof(HtpInfrastructure) == 40);
 constexpr std::uint32_t kInfrastructurePerformance = 0;
 
+// --- graph priority and profiling
+// -----------------------------------------------------------------------------------
+
+constexpr std::uint32_t kGraphConfigPriority = 3; // the value is the first member of the union
+
+enum Priority : std::uint32_t {
+    kPriorityLow = 0,
+    kPriorityNormal = 100,
+    kPriorityNormalHigh = 150,
+    kPriorityHigh = 200,
+};
+
+enum ProfileLevel : std::uint32_t { kProfileBasic = 1, kProfileDetailed = 2, kProfileHtpLinting = 7001 };
+
+enum ProfileUnit : std::uint32_t {
+    kUnitMicroseconds = 1,
+    kUnitBytes = 2,
+    kUnitCycles = 3,
+    kUnitCount = 4,
+    kUnitObject = 5,
+    kUnitNone = 6,
+};
+
+struct ProfileEvent {
+    std::uint32_t type;
+    std::uint32_t unit;
+    std::uint64_t value;
+    const char* identifier; // may be null
+};
+
+static_assert(sizeof(ProfileEvent) == 24 && offsetof(ProfileEvent, identifier) == 16);
+
 // --- core table: the first 49 slots, the same in every version accepted
 // ---------------------------------------------
 
@@ -202,7 +246,9 @@ struct CoreTable {
     ErrorCode (*context_create_from_binary)(Handle backend, Handle device, const Config** config, const void* binary,
                                             std::uint64_t size, Handle* context, Handle profile);
     ErrorCode (*context_free)(Handle context, Handle profile);
-    UnusedSlot graph_unused[5]; // 15-19
+    UnusedSlot graph_unused[2]; // 15-16
+    ErrorCode (*graph_set_config)(Handle graph, const Config** config);
+    UnusedSlot graph_unused_too[2]; // 18-19
     ErrorCode (*graph_retrieve)(Handle context, const char* name, Handle* graph);
     ErrorCode (*graph_execute)(Handle graph, const Tensor* inputs, std::uint32_t n_inputs, Tensor* outputs,
                                std::uint32_t n_outputs, Handle profile, Handle signal);
@@ -210,8 +256,14 @@ struct CoreTable {
     ErrorCode (*log_create)(LogCallback callback, std::uint32_t max_level, Handle* log);
     UnusedSlot log_set_level;
     ErrorCode (*log_free)(Handle log);
-    UnusedSlot profile_unused[7]; // 28-34
-    UnusedSlot mem_unused[2];     // 35-36
+    ErrorCode (*profile_create)(Handle backend, std::uint32_t level, Handle* profile);
+    UnusedSlot profile_set_config;
+    ErrorCode (*profile_get_events)(Handle profile, const std::uint64_t** events, std::uint32_t* n_events);
+    ErrorCode (*profile_get_sub_events)(std::uint64_t event, const std::uint64_t** events, std::uint32_t* n_events);
+    ErrorCode (*profile_get_event_data)(std::uint64_t event, ProfileEvent* data);
+    UnusedSlot profile_get_extended_event_data;
+    ErrorCode (*profile_free)(Handle profile);
+    UnusedSlot mem_unused[2]; // 35-36
     UnusedSlot device_info_unused[2];
     ErrorCode (*device_get_infrastructure)(const HtpInfrastructure** infrastructure);
     ErrorCode (*device_create)(Handle log, const Config** config, Handle* device);
@@ -224,6 +276,8 @@ struct CoreTable {
 static_assert(offsetof(CoreTable, backend_free) == 8 * 8);
 static_assert(offsetof(CoreTable, context_create_from_binary) == 13 * 8);
 static_assert(offsetof(CoreTable, graph_retrieve) == 20 * 8 && offsetof(CoreTable, graph_execute) == 21 * 8);
+static_assert(offsetof(CoreTable, graph_set_config) == 17 * 8 && offsetof(CoreTable, profile_create) == 28 * 8);
+static_assert(offsetof(CoreTable, profile_get_events) == 30 * 8 && offsetof(CoreTable, profile_free) == 34 * 8);
 static_assert(offsetof(CoreTable, log_create) == 25 * 8 && offsetof(CoreTable, log_free) == 27 * 8);
 static_assert(offsetof(CoreTable, device_get_infrastructure) == 39 * 8);
 static_assert(offsetof(CoreTable, device_create) == 40 * 8 && offsetof(CoreTable, device_free) == 43 * 8);
@@ -280,7 +334,11 @@ struct GraphInfo {
     std::uint32_t n_outputs;
     std::uint32_t pad2;
     const Tensor* outputs;
-    std::uint64_t later_versions[5];
+    std::uint64_t version_2[2];
+    std::uint32_t metadata_size; // from here on version 3
+    std::uint32_t pad3;
+    const void* metadata; // HTP: begins with HtpGraphMetadata
+    std::uint64_t operators;
 };
 
 static_assert(sizeof(GraphInfo) == 88 && offsetof(GraphInfo, outputs) == 40);
@@ -346,6 +404,17 @@ struct BinaryInfo {
 };
 
 static_assert(sizeof(BinaryInfo) == 144 && offsetof(BinaryInfo, v3) == 8);
+
+// The first 24 bytes of what the HTP says about a graph.
+struct HtpGraphMetadata {
+    std::uint32_t version; // 1
+    std::uint32_t pad;
+    std::uint64_t spill_fill_bytes;
+    std::uint32_t vtcm_bytes;
+    std::uint32_t optimization_level;
+};
+
+static_assert(sizeof(HtpGraphMetadata) == 24 && offsetof(GraphInfo, metadata) == 72);
 
 struct HtpContextMetadata {
     std::uint32_t version; // 1

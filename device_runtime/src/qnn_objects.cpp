@@ -19,29 +19,6 @@ void on_library_log(const char* format, std::uint32_t level, std::uint64_t, __bu
     log_line(level <= abi::kLogLevelError ? "qnn error" : "qnn warning", text);
 }
 
-abi::PowerConfig burst_clocks(std::uint32_t id) noexcept {
-    abi::PowerConfig config{};
-    config.option = abi::kPowerDcvsV3;
-    abi::DcvsV3& dcvs = config.dcvs;
-    dcvs.context_id = id;
-    dcvs.set_dcvs_enable = 1; // and dcvs_enable stays 0: clocks do not follow the load
-    dcvs.power_mode = abi::kPowerModePerformance;
-    dcvs.set_sleep_latency = 1;
-    dcvs.sleep_latency_us = 40;
-    dcvs.set_bus = 1;
-    dcvs.bus_min = dcvs.bus_target = dcvs.bus_max = abi::kCornerMax;
-    dcvs.set_core = 1;
-    dcvs.core_min = dcvs.core_target = dcvs.core_max = abi::kCornerMax;
-    return config;
-}
-
-abi::PowerConfig microseconds_config(abi::PowerOption option, std::uint32_t microseconds) noexcept {
-    abi::PowerConfig config{};
-    config.option = option;
-    config.microseconds = microseconds;
-    return config;
-}
-
 } // namespace
 
 Log create_log(const abi::CoreTable& table) {
@@ -100,57 +77,26 @@ Result<abi::Handle> retrieve_graph(const abi::CoreTable& table, const Context& c
     return handle;
 }
 
-PowerVote PowerVote::burst(const abi::CoreTable& table) {
-    constexpr std::uint32_t kRpcLatencyUs = 40;
-    constexpr std::uint32_t kRpcPollingUs = 9999; // the highest value the library takes
-
-    PowerVote vote;
-    const abi::HtpInfrastructure* infrastructure = nullptr;
-    abi::ErrorCode code = table.device_get_infrastructure(&infrastructure);
-    if (error_number(code) == 0 && infrastructure != nullptr &&
-        infrastructure->type == abi::kInfrastructurePerformance && infrastructure->create_power_config_id != nullptr &&
-        infrastructure->destroy_power_config_id != nullptr && infrastructure->set_power_config != nullptr) {
-        code = infrastructure->create_power_config_id(0, 0, &vote.id_);
-        if (error_number(code) == 0) {
-            vote.infrastructure_ = infrastructure;
-        }
+ControlSetting set_priority(const abi::CoreTable& table, abi::Handle graph, const std::string& name,
+                            GraphPriority priority) {
+    constexpr abi::Priority kValues[] = {abi::kPriorityLow, abi::kPriorityNormal, abi::kPriorityNormalHigh,
+                                         abi::kPriorityHigh}; // as GraphPriority
+    ControlSetting setting{"graph_priority " + name, name_of(priority), false, {}, {}};
+    if (table.graph_set_config == nullptr) {
+        log_line("warning", "the library sets no priority of " + name + ": it has no such function");
+        return setting;
     }
-    if (vote.infrastructure_ == nullptr) {
-        log_line("warning", std::string("no power votes on this platform: ") + error_name(code));
-        vote.accepted_ = false;
-        return vote;
+    abi::Config config{};
+    config.option = abi::kGraphConfigPriority;
+    config.other = kValues[static_cast<std::size_t>(priority)]; // little-endian: the low half is the enumeration
+    const abi::Config* configs[] = {&config, nullptr};
+    const abi::ErrorCode code = table.graph_set_config(graph, configs);
+    setting.accepted = error_number(code) == 0;
+    if (!setting.accepted) {
+        setting.qnn_code = code;
+        log_line("warning", "the platform refuses the priority of " + name + ": " + error_name(code));
     }
-    const std::pair<const char*, abi::PowerConfig> votes[] = {
-        {"clocks", burst_clocks(vote.id_)},
-        {"RPC latency", microseconds_config(abi::kPowerRpcLatency, kRpcLatencyUs)},
-        {"RPC polling", microseconds_config(abi::kPowerRpcPolling, kRpcPollingUs)},
-    };
-    for (const auto& [name, config] : votes) { // one by one, so that a refusal names its option
-        const abi::PowerConfig* configs[] = {&config, nullptr};
-        code = infrastructure->set_power_config(vote.id_, configs);
-        if (error_number(code) != 0) {
-            log_line("warning", std::string("the platform refuses the vote for ") + name + ": QNN error " +
-                                    std::to_string(error_number(code)) + " " + error_name(code));
-            vote.accepted_ = false;
-        }
-    }
-    return vote;
-}
-
-PowerVote::PowerVote(PowerVote&& other) noexcept
-    : infrastructure_(std::exchange(other.infrastructure_, nullptr)), id_(other.id_), accepted_(other.accepted_) {}
-
-PowerVote& PowerVote::operator=(PowerVote&& other) noexcept {
-    std::swap(infrastructure_, other.infrastructure_);
-    std::swap(id_, other.id_);
-    std::swap(accepted_, other.accepted_);
-    return *this;
-}
-
-PowerVote::~PowerVote() {
-    if (infrastructure_ != nullptr) {
-        infrastructure_->destroy_power_config_id(id_);
-    }
+    return setting;
 }
 
 } // namespace snapgate::qnn

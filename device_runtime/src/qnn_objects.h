@@ -1,9 +1,11 @@
 // One owner per QNN object. Each is a unique_ptr whose deleter makes the matching free call, so destruction order is
-// the reverse of construction: context, power vote, device, backend, log, then the libraries.
+// the reverse of construction: profiles, contexts, power vote, device, backend, log, then the libraries.
 #pragma once
 
+#include "job.h"
 #include "qnn_abi.h"
 #include "qnn_library.h"
+#include "records.h"
 #include "result.h"
 #include "span.h"
 
@@ -47,23 +49,8 @@ Result<Context> create_context(const abi::CoreTable& table, const Backend& backe
 // The handle belongs to the context.
 Result<abi::Handle> retrieve_graph(const abi::CoreTable& table, const Context& context, const std::string& name);
 
-// A vote for the highest clocks, withdrawn on destruction.
-class PowerVote {
-  public:
-    // Never a fault: what the platform refuses is written to stderr and makes `accepted()` false.
-    static PowerVote burst(const abi::CoreTable& table);
-
-    PowerVote() = default;
-    PowerVote(PowerVote&& other) noexcept;
-    PowerVote& operator=(PowerVote&& other) noexcept;
-    ~PowerVote();
-
-    bool accepted() const noexcept { return accepted_; }
-
-  private:
-    const abi::HtpInfrastructure* infrastructure_ = nullptr; // null: no vote is held
-    std::uint32_t id_ = 0;
-    bool accepted_ = true;
-};
+// Never a fault: the answer says what the platform made of it.
+ControlSetting set_priority(const abi::CoreTable& table, abi::Handle graph, const std::string& name,
+                            GraphPriority priority);
 
 } // namespace snapgate::qnn

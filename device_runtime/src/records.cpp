@@ -51,6 +51,23 @@ Json to_json(const OutputRecord& output) {
             {"positions", output.positions}};
 }
 
+Json to_json(const ControlSetting& setting) {
+    return {{"name", setting.name},
+            {"asked", setting.asked},
+            {"accepted", setting.accepted},
+            {"in_force", or_null(setting.in_force)},
+            {"qnn_code", or_null(setting.qnn_code)},
+            {"qnn_name", setting.qnn_code ? Json(qnn::error_name(*setting.qnn_code)) : Json(nullptr)}};
+}
+
+Json to_json(const ProfileEventRecord& event) {
+    return {{"name", event.name},
+            {"type", event.type},
+            {"unit", event.unit},
+            {"value", event.value},
+            {"depth", event.depth}};
+}
+
 template <typename T>
 Json to_json(const std::vector<T>& items) {
     Json array = Json::array();
@@ -92,6 +109,10 @@ std::string to_line(const PlatformRecord& record) {
 }
 
 std::string to_line(const ContextRecord& record) {
+    Json vtcm_bytes = Json::array();
+    for (const auto& bytes : record.vtcm_bytes) {
+        vtcm_bytes.push_back(or_null(bytes));
+    }
     return line_of({{"type", "context"},
                     {"file", record.file},
                     {"n_bytes", record.n_bytes},
@@ -100,7 +121,23 @@ std::string to_line(const ContextRecord& record) {
                     {"soc_number", record.soc_number},
                     {"blob_version", record.blob_version},
                     {"build_id", record.build_id},
-                    {"graphs", record.graphs}});
+                    {"graphs", record.graphs},
+                    {"vtcm_bytes", vtcm_bytes}});
+}
+
+std::string to_line(const ControlRecord& record) {
+    return line_of({{"type", "control"}, {"settings", to_json(record.settings)}});
+}
+
+std::string to_line(const ProfileRecord& record) {
+    return line_of({{"type", "profile"},
+                    {"prompt_id", record.prompt_id},
+                    {"repetition", record.repetition},
+                    {"warmup", record.warmup},
+                    {"graph", record.graph},
+                    {"level", record.level},
+                    {"position", record.position},
+                    {"events", to_json(record.events)}});
 }
 
 std::string to_line(const PhaseRecord& record) {

@@ -41,6 +41,38 @@ struct ContextRecord {
     std::string blob_version;
     std::string build_id;
     std::vector<std::string> graphs;
+    std::vector<std::optional<std::uint32_t>> vtcm_bytes; // as graphs
+};
+
+// One thing asked of the platform.
+struct ControlSetting {
+    std::string name;
+    std::string asked;
+    bool accepted = true;
+    std::optional<std::string> in_force; // read back; nothing: the platform does not let us
+    std::optional<std::uint64_t> qnn_code;
+};
+
+struct ControlRecord {
+    std::vector<ControlSetting> settings;
+};
+
+struct ProfileEventRecord {
+    std::string name;
+    std::uint32_t type = 0;
+    std::string unit;
+    std::uint64_t value = 0;
+    std::uint32_t depth = 0;
+};
+
+struct ProfileRecord {
+    std::string prompt_id;
+    std::uint32_t repetition = 0;
+    bool warmup = false;
+    std::string graph;
+    std::string level;
+    std::uint32_t position = 0;
+    std::vector<ProfileEventRecord> events;
 };
 
 struct PhaseRecord {
@@ -133,6 +165,8 @@ struct EndRecord {
 std::string to_line(const StartRecord& record);
 std::string to_line(const PlatformRecord& record);
 std::string to_line(const ContextRecord& record);
+std::string to_line(const ControlRecord& record);
+std::string to_line(const ProfileRecord& record);
 std::string to_line(const PhaseRecord& record);
 std::string to_line(const BuffersRecord& record);
 std::string to_line(const MemoryRecord& record);

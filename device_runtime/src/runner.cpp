@@ -1,6 +1,7 @@
 #include "runner.h"
 
 #include "companion.h"
+#include "cpu_affinity.h"
 #include "generator.h"
 #include "job.h"
 #include "log.h"
@@ -87,6 +88,22 @@ Result<OutputFile> create_output_file(const Job& job, Session& session, const st
     return OutputFile();
 }
 
+Status write_profiles(const Job& job, const GenerationRecord& generation, Session& session, RecordWriter& records) {
+    if (job.options.profiling == Profiling::kOff) {
+        return {};
+    }
+    for (const StepGraph& graph : session.graphs()) {
+        for (ProfileRecord& record : graph.read_profiles()) {
+            record.prompt_id = generation.prompt_id;
+            record.repetition = generation.repetition;
+            record.warmup = generation.warmup;
+            record.level = name_of(job.options.profiling);
+            SNAPGATE_TRY(records.write(record));
+        }
+    }
+    return {};
+}
+
 Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
     auto logits_file = create_logits_file(job, session.single_graph(), folder);
     if (!logits_file) {
@@ -114,6 +131,7 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
                 return std::move(generation).fault();
             }
             SNAPGATE_TRY(records.write(*generation));
+            SNAPGATE_TRY(write_profiles(job, *generation, session, records));
             stamps->clear();
         }
     }
@@ -151,6 +169,10 @@ Status run(const Job& job, const RunJob& command, RecordWriter& records) {
     if (!session) {
         return std::move(session).fault();
     }
+    if (!job.options.cpu_affinity.empty()) {
+        (*session)->settings().push_back(bind_to_cores(job.options.cpu_affinity));
+    }
+    SNAPGATE_TRY(records.write(ControlRecord{(*session)->settings()}));
     SNAPGATE_TRY(run_prompts(job, **session, command.folder, records));
     return command.dump_cache ? dump_cache((*session)->cache(), command.folder) : Status();
 }
@@ -241,7 +263,7 @@ ExitCode probe(const Probe& command, FileDescriptor stdout_fd) {
         start.clock = read_clocks();
         SNAPGATE_TRY(records.write(start));
         auto platform = Platform::open(command.backend_library, command.system_library, std::nullopt,
-                                       PerformanceMode::kDefault, records);
+                                       PerformanceMode::kDefault, JobOptions(), records);
         if (!platform) {
             return std::move(platform).fault();
         }

@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "graph_shape.h"
+#include "library_builds.h"
 #include "process_memory.h"
 #include "progress.h"
 #include "qnn_codes.h"
@@ -30,10 +31,11 @@ auto timed_phase(RecordWriter& records, const char* name, const std::string& det
 
 ContextRecord context_record(const JobContext& spec, std::size_t n_bytes, const qnn::BinaryInfo& info) {
     ContextRecord record{
-        spec.path,         n_bytes,       spec.sha256, info.dsp_arch.value_or(0), info.soc_number.value_or(0),
-        info.blob_version, info.build_id, {}};
+        spec.path,     n_bytes, spec.sha256, info.dsp_arch.value_or(0), info.soc_number.value_or(0), info.blob_version,
+        info.build_id, {},      {}};
     for (const qnn::GraphInfo& graph : info.graphs) {
         record.graphs.push_back(graph.name);
+        record.vtcm_bytes.push_back(graph.vtcm_bytes);
     }
     return record;
 }
@@ -50,14 +52,12 @@ KvElement kv_element(const TensorSpec& spec) noexcept {
 // Whether the job contradicts itself: checked before any library is opened.
 Status check_job_graphs(const Job& job) {
     std::vector<GraphTensors> all;
-    for (const JobContext& context : job.contexts) {
-        for (const GraphSpec& graph : context.graphs) {
-            auto tensors = find_tensors(graph, job.model);
-            if (!tensors) {
-                return std::move(tensors).fault();
-            }
-            all.push_back(*std::move(tensors));
+    for (const Shards& step : steps_of(job.contexts)) {
+        auto tensors = find_tensors(step, job.model);
+        if (!tensors) {
+            return std::move(tensors).fault();
         }
+        all.push_back(*std::move(tensors));
     }
     return check_shared_encodings(all);
 }
@@ -66,7 +66,7 @@ Status check_job_graphs(const Job& job) {
 
 Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_library, const std::string& system_library,
                                                  std::optional<std::uint32_t> soc_number, PerformanceMode mode,
-                                                 RecordWriter& records) {
+                                                 const JobOptions& options, RecordWriter& records) {
     std::unique_ptr<Platform> platform(new Platform());
     SNAPGATE_TRY(timed_phase(records, "open_libraries", backend_library, [&]() -> Status {
         auto backend = qnn::BackendLibrary::open(backend_library);
@@ -98,23 +98,26 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
             return std::move(device).fault();
         }
         platform->device_ = *std::move(device);
-        if (mode == PerformanceMode::kBurst) {
-            platform->power_ = qnn::PowerVote::burst(table);
-        }
+        platform->power_ = qnn::PowerVote::cast(table, mode, options, platform->settings_);
         return {};
     }));
     const qnn::BackendLibrary& library = *platform->backend_library_;
-    SNAPGATE_TRY(records.write(PlatformRecord{
-        library.provider_name(), library.core_version(), library.backend_version(), platform->system().version(),
-        library.build_id(), device_config, name_of(mode), platform->power_.accepted(), "heap"}));
+    SNAPGATE_TRY(timed_phase(records, "verify", "builds", [&] { return verify_library_builds(library.build_id()); }));
+    bool accepted = true; // of the vote: nothing else has been asked yet
+    for (const ControlSetting& setting : platform->settings_) {
+        accepted = accepted && setting.accepted;
+    }
+    SNAPGATE_TRY(records.write(PlatformRecord{library.provider_name(), library.core_version(),
+                                              library.backend_version(), platform->system().version(),
+                                              library.build_id(), device_config, name_of(mode), accepted, "heap"}));
     return platform;
 }
 
 Result<std::unique_ptr<Session>> Session::load(const Job& job, RecordWriter& records) {
     SNAPGATE_TRY(check_job_graphs(job));
     std::unique_ptr<Session> session(new Session());
-    auto platform =
-        Platform::open(job.backend_library, job.system_library, job.model.soc_number, job.performance_mode, records);
+    auto platform = Platform::open(job.backend_library, job.system_library, job.model.soc_number, job.performance_mode,
+                                   job.options, records);
     if (!platform) {
         return std::move(platform).fault();
     }
@@ -188,14 +191,9 @@ Status Session::create_contexts(RecordWriter& records) {
     return {};
 }
 
-Status Session::create_graphs(const Job& job, RecordWriter& records) {
-    struct Retrieved {
-        qnn::abi::Handle handle;
-        const GraphSpec* spec;
-        const qnn::GraphInfo* info;
-    };
-
-    std::vector<Retrieved> retrieved;
+Status Session::retrieve_graphs(const Job& job, RecordWriter& records,
+                                std::map<std::uint32_t, std::vector<LoadedGraph>>& steps) {
+    std::vector<ControlSetting>& settings = platform_->settings();
     for (std::size_t i = 0; i < binaries_.size(); ++i) {
         const std::vector<GraphSpec>& specs = binaries_[i].spec->graphs;
         for (std::size_t j = 0; j < specs.size(); ++j) {
@@ -205,11 +203,23 @@ Status Session::create_graphs(const Job& job, RecordWriter& records) {
             if (!handle) {
                 return std::move(handle).fault();
             }
-            retrieved.push_back({*handle, &specs[j], binaries_[i].graphs[j]});
+            if (job.options.graph_priority) {
+                settings.push_back(
+                    qnn::set_priority(platform_->table(), *handle, specs[j].name, *job.options.graph_priority));
+            }
+            auto profile = qnn::create_profile(platform_->table(), platform_->backend(), job.options.profiling,
+                                               specs[j].name, settings);
+            steps[specs[j].n_tokens].push_back({*handle, &specs[j], binaries_[i].graphs[j], std::move(profile)});
         }
     }
+    return {};
+}
+
+Status Session::create_graphs(const Job& job, RecordWriter& records) {
+    std::map<std::uint32_t, std::vector<LoadedGraph>> steps; // by the number of tokens
+    SNAPGATE_TRY(retrieve_graphs(job, records, steps));
     const auto allocate = [&]() -> Status {
-        auto tensors = find_tensors(*retrieved[0].spec, job.model); // encodings are the same in every graph
+        auto tensors = find_tensors(steps_of(job.contexts)[0], job.model); // encodings are the same in every step
         if (!tensors) {
             return std::move(tensors).fault();
         }
@@ -223,9 +233,8 @@ Status Session::create_graphs(const Job& job, RecordWriter& records) {
             return std::move(cache).fault();
         }
         cache_.emplace(*std::move(cache));
-        for (const Retrieved& item : retrieved) {
-            auto graph =
-                StepGraph::create(platform_->table(), item.handle, *item.spec, *item.info, job.model, rope_, *cache_);
+        for (auto& [n_tokens, graphs] : steps) {
+            auto graph = StepGraph::create(platform_->table(), std::move(graphs), job.model, rope_, *cache_);
             if (!graph) {
                 return std::move(graph).fault();
             }

@@ -5,12 +5,14 @@
 #include "job.h"
 #include "kv_cache.h"
 #include "mapped_file.h"
+#include "power_vote.h"
 #include "qnn_library.h"
 #include "qnn_objects.h"
 #include "record_writer.h"
 #include "result.h"
 #include "step_graph.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +27,10 @@ class Platform {
     // opened as the library chooses.
     static Result<std::unique_ptr<Platform>> open(const std::string& backend_library, const std::string& system_library,
                                                   std::optional<std::uint32_t> soc_number, PerformanceMode mode,
-                                                  RecordWriter& records);
+                                                  const JobOptions& options, RecordWriter& records);
+
+    // What was asked of the platform so far, and its answers.
+    std::vector<ControlSetting>& settings() noexcept { return settings_; }
 
     const qnn::abi::CoreTable& table() const noexcept { return backend_library_->table(); }
 
@@ -44,6 +49,7 @@ class Platform {
     qnn::Backend backend_;
     qnn::Device device_;
     qnn::PowerVote power_;
+    std::vector<ControlSetting> settings_;
 };
 
 // A job's model on a platform.
@@ -54,10 +60,14 @@ class Session {
 
     KvCache& cache() noexcept { return *cache_; }
 
+    std::vector<ControlSetting>& settings() noexcept { return platform_->settings(); }
+
     // The AR-N graph, or the AR-1 graph where there is no other.
     StepGraph& chunk_graph() noexcept { return graphs_[chunk_index_]; }
 
     StepGraph& single_graph() noexcept { return graphs_[single_index_]; }
+
+    std::vector<StepGraph>& graphs() noexcept { return graphs_; }
 
   private:
     // One context binary on its way from file to graphs.
@@ -74,6 +84,8 @@ class Session {
     Status load_rope(const JobModel& model, RecordWriter& records);
     Status create_contexts(RecordWriter& records);
     Status create_graphs(const Job& job, RecordWriter& records);
+    Status retrieve_graphs(const Job& job, RecordWriter& records,
+                           std::map<std::uint32_t, std::vector<LoadedGraph>>& steps);
 
     std::unique_ptr<Platform> platform_;
     std::vector<Binary> binaries_; // mapped until the contexts are gone

@@ -75,13 +75,17 @@ class Allocator {
 
 } // namespace
 
-Result<StepGraph> StepGraph::create(const abi::CoreTable& table, abi::Handle handle, const GraphSpec& spec,
-                                    const qnn::GraphInfo& info, const JobModel& model, const RopeReals& rope,
-                                    const KvCache& cache) {
-    auto tensors = find_tensors(spec, model);
+Result<StepGraph> StepGraph::create(const abi::CoreTable& table, std::vector<LoadedGraph> graphs, const JobModel& model,
+                                    const RopeReals& rope, const KvCache& cache) {
+    Shards specs;
+    for (const LoadedGraph& loaded : graphs) {
+        specs.push_back(loaded.spec);
+    }
+    auto tensors = find_tensors(specs, model);
     if (!tensors) {
         return std::move(tensors).fault();
     }
+    const GraphSpec& spec = *specs[0];
     auto mask = AttentionMask::create(encoding_of(*tensors->attention_mask), model.mask_value, spec.n_tokens,
                                       model.context_length);
     if (!mask) {
@@ -97,7 +101,6 @@ Result<StepGraph> StepGraph::create(const abi::CoreTable& table, abi::Handle han
     }
     StepGraph graph(*std::move(mask), *std::move(cos_table), *std::move(sin_table));
     graph.table_ = &table;
-    graph.graph_ = handle;
     graph.name_ = spec.name;
     graph.n_tokens_ = spec.n_tokens;
     graph.past_columns_ = model.context_length - spec.n_tokens;
@@ -123,14 +126,18 @@ Result<StepGraph> StepGraph::create(const abi::CoreTable& table, abi::Handle han
     for (std::size_t i = 0; i < tensors->taps.size(); ++i) {
         SNAPGATE_TRY(memory.allocate(*tensors->taps[i], graph.taps_[i]));
     }
-    for (const TensorSpec& output : spec.outputs) {
-        const std::byte* data = memory.bindings().at(output.name);
-        graph.outputs_by_name_.insert({output.name, {&output, {data, output.n_bytes().value_or(0)}}});
-    }
     graph.io_bytes_ = memory.total() + round_up_to_alignment(graph.mask_.buffer().size());
-    graph.info_ = info;
-    graph.inputs_ = bind_tensors(graph.info_.inputs, spec.inputs, memory.bindings());
-    graph.outputs_ = bind_tensors(graph.info_.outputs, spec.outputs, memory.bindings());
+    graph.shards_.reserve(graphs.size());
+    for (LoadedGraph& loaded : graphs) {
+        for (const TensorSpec& output : loaded.spec->outputs) {
+            const std::byte* data = memory.bindings().at(output.name);
+            graph.outputs_by_name_.insert({output.name, {&output, {data, output.n_bytes().value_or(0)}}});
+        }
+        graph.shards_.push_back({loaded.handle, loaded.spec->name, std::move(loaded.profile), *loaded.info, {}, {}});
+        Shard& shard = graph.shards_.back();
+        shard.inputs = bind_tensors(shard.info.inputs, loaded.spec->inputs, memory.bindings());
+        shard.outputs = bind_tensors(shard.info.outputs, loaded.spec->outputs, memory.bindings());
+    }
     return graph;
 }
 
@@ -142,14 +149,39 @@ Status StepGraph::step(Span<const std::int32_t> tokens, std::uint32_t n_past) {
     mask_.show_past(n_past);
     cos_table_.copy_rows(n_past, n_tokens_, cos_.data());
     sin_table_.copy_rows(n_past, n_tokens_, sin_.data());
-    const abi::ErrorCode code =
-        table_->graph_execute(graph_, inputs_.data(), static_cast<std::uint32_t>(inputs_.size()), outputs_.data(),
-                              static_cast<std::uint32_t>(outputs_.size()), nullptr, nullptr);
-    if (qnn::error_number(code) != 0) {
-        return qnn::call_fault(ExitCode::kExecuteFailed, name_ + " at position " + std::to_string(n_past),
-                               "graphExecute", code, "look at the first error above, then run the job once more");
+    last_position_ = n_past;
+    for (Shard& shard : shards_) {
+        const abi::ErrorCode code = table_->graph_execute(
+            shard.graph, shard.inputs.data(), static_cast<std::uint32_t>(shard.inputs.size()), shard.outputs.data(),
+            static_cast<std::uint32_t>(shard.outputs.size()), shard.profile.get(), nullptr);
+        if (qnn::error_number(code) != 0) {
+            return qnn::call_fault(ExitCode::kExecuteFailed, shard.name + " at position " + std::to_string(n_past),
+                                   "graphExecute", code, "look at the first error above, then run the job once more");
+        }
     }
     return {};
+}
+
+std::size_t StepGraph::n_tensors() const noexcept {
+    std::size_t n = 0;
+    for (const Shard& shard : shards_) {
+        n += shard.inputs.size() + shard.outputs.size();
+    }
+    return n;
+}
+
+std::vector<ProfileRecord> StepGraph::read_profiles() const {
+    std::vector<ProfileRecord> records;
+    for (const Shard& shard : shards_) {
+        if (shard.profile != nullptr) {
+            ProfileRecord record;
+            record.graph = shard.name;
+            record.position = last_position_;
+            record.events = qnn::read_events(*table_, shard.profile);
+            records.push_back(std::move(record));
+        }
+    }
+    return records;
 }
 
 std::optional<GraphOutput> StepGraph::output(const std::string& name) const {

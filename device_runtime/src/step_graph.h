@@ -1,4 +1,5 @@
-// One AR-N graph ready to execute: its QNN handle, its tensors, and the buffers they are bound to.
+// One AR-N step ready to execute: the QNN handles of its graph or shards, their tensors, and the buffers they are bound
+// to. What a shard hands on lies in one buffer, bound as output of the one and input of the other.
 #pragma once
 
 #include "attention_mask.h"
@@ -7,6 +8,7 @@
 #include "job.h"
 #include "kv_cache.h"
 #include "logits.h"
+#include "profile.h"
 #include "qnn_abi.h"
 #include "result.h"
 #include "rope_table.h"
@@ -32,13 +34,20 @@ struct GraphOutput {
     Span<const std::byte> bytes;
 };
 
+// A graph that was retrieved. `info` is what the binary says about it, already verified against `spec`.
+struct LoadedGraph {
+    qnn::abi::Handle handle = nullptr; // belongs to the context
+    const GraphSpec* spec = nullptr;
+    const qnn::GraphInfo* info = nullptr;
+    qnn::Profile profile; // may be empty
+};
+
 class StepGraph {
   public:
-    // `info` is what the binary says about the graph, already verified against `spec`. The past inputs are bound to
-    // `cache`, which must outlive the graph and stay where it is.
-    static Result<StepGraph> create(const qnn::abi::CoreTable& table, qnn::abi::Handle graph, const GraphSpec& spec,
-                                    const qnn::GraphInfo& info, const JobModel& model, const RopeReals& rope,
-                                    const KvCache& cache);
+    // The graphs of one step, in order. The past inputs are bound to `cache`, which must outlive the step and stay
+    // where it is.
+    static Result<StepGraph> create(const qnn::abi::CoreTable& table, std::vector<LoadedGraph> graphs,
+                                    const JobModel& model, const RopeReals& rope, const KvCache& cache);
 
     // Fills the inputs for `tokens` (at most n_tokens(); the rest of the step is padding with id 0) at position
     // `n_past`, and executes. EXECUTE_FAILED carries the QNN code. Allocates nothing on success.
@@ -59,7 +68,10 @@ class StepGraph {
 
     std::uint64_t io_bytes() const noexcept { return io_bytes_; }
 
-    std::size_t n_tensors() const noexcept { return inputs_.size() + outputs_.size(); }
+    std::size_t n_tensors() const noexcept;
+
+    // Of the last step, one for each graph that has a profile.
+    std::vector<ProfileRecord> read_profiles() const;
 
     const std::string& name() const noexcept { return name_; }
 
@@ -68,8 +80,8 @@ class StepGraph {
         : mask_(std::move(mask)), cos_table_(std::move(cos_table)), sin_table_(std::move(sin_table)) {}
 
     const qnn::abi::CoreTable* table_ = nullptr;
-    qnn::abi::Handle graph_ = nullptr; // belongs to the context
-    std::string name_;
+    std::string name_; // of the first graph
+    std::uint32_t last_position_ = 0;
     std::uint32_t n_tokens_ = 0;
     std::uint32_t past_columns_ = 0;
     std::uint32_t vocab_size_ = 0;
@@ -89,9 +101,16 @@ class StepGraph {
     std::vector<KvOutputs> kv_outputs_;
     std::map<std::string, GraphOutput> outputs_by_name_;
 
-    qnn::GraphInfo info_; // owns the names and dimensions that the tensors below point to
-    std::vector<qnn::abi::Tensor> inputs_;
-    std::vector<qnn::abi::Tensor> outputs_;
+    struct Shard {
+        qnn::abi::Handle graph;
+        std::string name;
+        qnn::Profile profile;
+        qnn::GraphInfo info; // owns the names and dimensions that the tensors below point to
+        std::vector<qnn::abi::Tensor> inputs;
+        std::vector<qnn::abi::Tensor> outputs;
+    };
+
+    std::vector<Shard> shards_;
 };
 
 } // namespace snapgate

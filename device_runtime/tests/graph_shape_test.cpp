@@ -94,3 +94,70 @@ TEST_CASE("logits of both graphs must have one encoding") {
     REQUIRE_FALSE(status);
     CHECK(status.fault().where == "job/logits");
 }
+
+namespace {
+
+// graph(3) of one layer, its norm and head in a shard of their own.
+struct TwoShards {
+    GraphSpec first = fixtures::graph(3);
+    GraphSpec second = fixtures::graph(3);
+
+    TwoShards() {
+        const TensorSpec hidden = fixtures::fixed("hidden", DType::kUFixed16, {1, 3, 4}, 0.5, 7);
+        first.name = "ar3_shard1";
+        first.outputs[0] = hidden;
+        second.name = "ar3_shard2";
+        second.inputs = {hidden};
+        second.outputs.resize(1);
+    }
+
+    Fault fault() const {
+        auto tensors = find_tensors(Shards{&first, &second}, fixtures::model());
+        REQUIRE_FALSE(tensors);
+        CHECK(tensors.fault().code == ExitCode::kTensorMismatch);
+        return std::move(tensors).fault();
+    }
+};
+
+} // namespace
+
+TEST_CASE("two shards make one step, with what is handed on among its taps") {
+    const TwoShards shards;
+    const auto tensors = find_tensors(Shards{&shards.first, &shards.second}, fixtures::model());
+    REQUIRE(tensors);
+    CHECK(tensors->logits == &shards.second.outputs[0]);
+    CHECK(tensors->past_keys[0] == &shards.first.inputs[4]);
+    REQUIRE(tensors->taps.size() == 1);
+    CHECK(tensors->taps[0] == &shards.first.outputs[0]);
+}
+
+TEST_CASE("shards in the wrong order, or of other numbers, are refused") {
+    const TwoShards shards;
+    const auto turned = find_tensors(Shards{&shards.second, &shards.first}, fixtures::model());
+    REQUIRE_FALSE(turned);
+    CHECK(turned.fault().where == "ar3_shard1/hidden");
+
+    TwoShards scaled;
+    scaled.second.inputs[0].scale = 0.25;
+    CHECK(scaled.fault().where == "ar3_shard2/hidden");
+    CHECK(scaled.fault().found == "ufixed16 scale 0.25 zero point 7 (1, 3, 4)");
+    CHECK(scaled.fault().expected == "ufixed16 scale 0.5 zero point 7 (1, 3, 4)");
+
+    TwoShards masks;
+    masks.second.inputs.push_back(masks.first.inputs[1]);
+    CHECK(find_tensors(Shards{&masks.first, &masks.second}, fixtures::model()));
+    masks.second.inputs[1].zero_point = 1;
+    CHECK(masks.fault().where == "ar3_shard2/attention_mask");
+}
+
+TEST_CASE("a name that two shards put out, or a cache that two read, is refused") {
+    TwoShards twice;
+    twice.second.outputs.push_back(twice.first.outputs[1]);
+    CHECK(twice.fault().where == "ar3_shard2/past_key_0_out");
+    TwoShards cache;
+    cache.second.inputs.push_back(cache.first.inputs[4]);
+    CHECK(cache.fault().where == "ar3_shard2/past_key_0_in");
+    TwoShards missing;
+    missing.second.inputs[0].name = "other";
+    CHECK(missing.fault().where == "ar3_shard2/other");
+}

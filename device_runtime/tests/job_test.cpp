@@ -262,7 +262,10 @@ TEST_CASE("one AR-1 graph and at most one larger are accepted") {
     json no_decode = job_json();
     no_decode["contexts"] = json::array({context_json(3)});
     CHECK_THAT(refusal(no_decode).what, Contains("no graph takes one token"));
-    json twice = job_json();
-    twice["contexts"] = json::array({context_json(1), context_json(1)});
-    CHECK_THAT(refusal(twice).what, Contains("same number of tokens"));
+    json three = job_json();
+    three["contexts"] = json::array({context_json(1), context_json(3), context_json(4)});
+    CHECK_THAT(refusal(three).what, Contains("too many graphs"));
+    json shards = job_json(); // whether they fit together is for find_tensors
+    shards["contexts"] = json::array({context_json(1), context_json(1)});
+    CHECK(parse_job(shards.dump()));
 }

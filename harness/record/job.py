@@ -110,6 +110,17 @@ class RunOptions:
     """``stamps.bin``, from which a killed generation is recovered."""
     pace_tps: float | None = None
     """Decode steps begin at most so often a second, for the trade of speed against heat; None: as soon as they can."""
+    sleep_latency_us: int | None = None
+    """How late the HTP may wake from sleep, 1 to 65535; None: as the performance mode has it. Not in mode default."""
+    rpc_polling_us: int | None = None
+    """How long the host polls for an answer before it sleeps, 0 (no vote) to 9999; None and default as above."""
+    graph_priority: str | None = None
+    """``low``, ``normal``, ``normal_high``, ``high``; None: the library's default."""
+    profiling: str = "off"
+    """``basic``, ``detailed`` (cycles of each operator), ``linting``. The library slows down for it: steps are then no
+    measure of speed."""
+    cpu_affinity: tuple[int, ...] = ()
+    """Cores on which the thread that calls the library may run; empty: any."""
 
 
 DEFAULT_OPTIONS: Final = RunOptions()
@@ -122,7 +133,9 @@ class Job:
     nonce: str
     libraries: JobLibraries
     performance_mode: str
-    """``burst`` (votes for the highest clocks) or ``default`` (no vote)."""
+    """``default`` (no vote), or from the highest clocks to the lowest: ``burst``, ``sustained_high_performance``,
+    ``high_performance``, ``balanced``, ``low_balanced``, ``high_power_saver``, ``power_saver``, ``low_power_saver``,
+    ``extreme_power_saver``. What each votes for is in ``device_runtime/src/power_vote.cpp``."""
     model: JobModel
     contexts: tuple[JobContext, ...]
     prompts: tuple[Prompt, ...]

@@ -62,6 +62,54 @@ class ContextLoaded:
     blob_version: str
     build_id: str
     graphs: tuple[str, ...]
+    vtcm_bytes: tuple[int | None, ...] = ()
+    """As ``graphs``: what each was compiled for; None: the binary does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSetting:
+    """One thing asked of the platform, and its answer."""
+
+    name: str
+    """``clocks``, ``rpc_latency``, ``rpc_polling``, ``graph_priority GRAPH``, ``profiling GRAPH``, ``cpu_affinity``."""
+    asked: str
+    accepted: bool
+    in_force: str | None
+    """Read back; None: the platform does not let us."""
+    qnn_code: int | None
+    qnn_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    settings: tuple[ControlSetting, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileEvent:
+    name: str
+    """As the library calls it; of an operator, its name in the graph."""
+    type: int
+    """400: the execution, 404: an operator, 3000 and above: of the HTP."""
+    unit: str
+    """``us``, ``bytes``, ``cycles``, ``count``, ``object`` or ``none``."""
+    value: int
+    depth: int
+    """0: a whole; 1: a part of the last event of depth 0 before it; and so on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What the library says of the last execution of one graph in one generation."""
+
+    prompt_id: str
+    repetition: int
+    warmup: bool
+    graph: str
+    level: str
+    position: int
+    """In the context: of the first token of that step."""
+    events: tuple[ProfileEvent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +292,8 @@ class RunnerLog:
     """Lines that are no record (cut short, or somebody else's output), at most 20, each at most 200 characters."""
     unfinished: Unfinished | None = None
     """The generation that a killed process was at; never counted among ``generations``."""
+    control: Control | None = None
+    profiles: tuple[Profile, ...] = ()
 
 
 EMPTY_LOG = RunnerLog(
@@ -263,6 +313,8 @@ _KINDS: dict[str, type[Any]] = {
     "start": Start,
     "platform": Platform,
     "context": ContextLoaded,
+    "control": Control,
+    "profile": Profile,
     "phase": Phase,
     "buffers": Buffers,
     "memory": Memory,
@@ -297,6 +349,8 @@ def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
         fault=_last(found["error"]),
         end=_last(found["end"]),
         unknown_lines=tuple(unknown),
+        control=_last(found["control"]),
+        profiles=tuple(found["profile"]),
     )
 
 

@@ -218,6 +218,7 @@ class StandIn:
         self.cos = positions / 32
         self.sin = -positions / 64
         self.one_file = False
+        self.sharded = False
 
     def _tensor(self, name: str, shape: tuple[int, ...], kind: str) -> TensorSpec:
         if not self.quantised:
@@ -248,6 +249,33 @@ class StandIn:
         return GraphSpec(
             name=f"ar{n}", n_tokens=n, inputs=tuple(inputs), outputs=tuple(outputs), epcontext_nodes=1, cpu_nodes=0
         )
+
+    def _shards(self, graph: GraphSpec) -> tuple[GraphSpec, ...]:
+        """``graph`` cut between its two layers: ids and sums so far are handed on as "hidden"."""
+        hidden = TensorSpec(name="hidden", dtype=DType.FLOAT16, shape=(1, graph.n_tokens, 2))
+        if self.quantised:
+            hidden = dataclasses.replace(hidden, dtype=DType.UFIXED16, scale=1.0, zero_point=0)
+        other = ("past_key_1", "past_value_1"), ("past_key_0", "past_value_0")
+        first, second = (
+            (
+                tuple(t for t in graph.inputs if not t.name.startswith(names)),
+                tuple(t for t in graph.outputs if not t.name.startswith(names)),
+            )
+            for names in other
+        )
+        return (
+            dataclasses.replace(graph, name=f"{graph.name}_shard1", inputs=first[0], outputs=(hidden, *first[1][1:])),
+            dataclasses.replace(graph, name=f"{graph.name}_shard2", inputs=(hidden, *second[0][1:]), outputs=second[1]),
+        )
+
+    def _contexts(self) -> tuple[tuple[GraphSpec, ...], ...]:
+        """Graphs by file. Sharded, one file holds one shard of every size, or each shard has a file."""
+        if self.sharded:
+            by_size = [self._shards(graph) for graph in self.graphs]
+            if self.one_file:
+                return tuple(zip(*by_size, strict=True))
+            return tuple((shard,) for shards in by_size for shard in shards)
+        return (self.graphs,) if self.one_file else tuple((graph,) for graph in self.graphs)
 
     def binary(self, graphs: tuple[GraphSpec, ...]) -> dict[str, object]:
         """What the stand-in reads as a context binary. Tests damage it in one place."""
@@ -284,8 +312,7 @@ class StandIn:
         """A job whose files are written to the folder. ``change`` edits each binary before it is hashed."""
         self.folder.mkdir(exist_ok=True)
         contexts = []
-        groups = (self.graphs,) if self.one_file else tuple((graph,) for graph in self.graphs)
-        for graphs in groups:
+        for graphs in self._contexts():
             document = self.binary(graphs)
             change(document)
             contexts.append(self._context("-".join(graph.name for graph in graphs), graphs, json.dumps(document)))

@@ -250,5 +250,5 @@ def test_a_probe_names_the_libraries(host_build):
     )  # fmt: skip
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
-    assert [record["type"] for record in records] == ["start", "phase", "phase", "phase", "platform", "end"]
-    assert records[4]["core_api"].startswith("2.")
+    assert [record["type"] for record in records] == ["start", "phase", "phase", "phase", "phase", "platform", "end"]
+    assert records[5]["core_api"].startswith("2.")

@@ -208,7 +208,7 @@ def test_a_job_whose_graphs_contradict_its_model_opens_no_library(quantised):
     job = quantised.job(prompt())
     job = with_libraries(dataclasses.replace(job, model=dataclasses.replace(job.model, n_kv_heads=3)), backend="/no")
     fault = check_fault(quantised.run(job), "TENSOR_MISMATCH")
-    assert (fault.found, fault.expected) == ("(2, 1, 4, 12)", "(3, 1, 4, 12)")
+    assert (fault.found, fault.expected) == ("(2, 1, 4, 15)", "(3, 1, 4, 15)")
 
 
 def test_a_prompt_longer_than_the_context_is_refused_before_anything_is_opened(quantised):

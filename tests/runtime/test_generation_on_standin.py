@@ -186,9 +186,10 @@ def test_every_record_is_of_the_schema_and_stdout_repeats_the_file(standin, reco
     assert "stand-in chatter on stdout" in outcome.stderr
     assert outcome.log.end.n_records == len(outcome.lines) - 1
     assert [json.loads(line)["type"] for line in outcome.lines] == [
-        "start", "phase", "phase", "phase", "platform",
+        "start", "phase", "phase", "phase", "phase", "platform",
         "phase", "phase", "context", "phase", "phase", "context", "phase", "phase",
-        "phase", "phase", "phase", "phase", "phase", "buffers", "memory", "generation", "generation", "memory", "end",
+        "phase", "phase", "phase", "phase", "phase", "buffers", "memory", "control",
+        "generation", "generation", "memory", "end",
     ]  # fmt: skip
 
 
@@ -203,7 +204,7 @@ def test_the_load_is_described(quantised):
         (75, 57, "9.8.7", "standin-compiler-1")
     ] * 2
     assert [p.name for p in log.phases] == [
-        "open_libraries", "backend", "device", "read", "verify", "read", "verify", "read", "verify",
+        "open_libraries", "backend", "device", "verify", "read", "verify", "read", "verify", "read", "verify",
         "context_create", "context_create", "graph_retrieve", "graph_retrieve", "buffers",
     ]  # fmt: skip
     # 2 layers, keys and values: 2 heads x 4 x 15 columns of one byte, each padded to 128

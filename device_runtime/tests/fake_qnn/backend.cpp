@@ -7,6 +7,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -15,11 +16,12 @@ namespace {
 namespace abi = snapgate::qnn::abi;
 using namespace standin;
 
-enum class Kind { kLog, kBackend, kDevice, kContext };
+enum class Kind { kLog, kBackend, kDevice, kContext, kProfile };
 
 struct Object {
     Kind kind;
-    std::unique_ptr<Binary> binary; // contexts only
+    std::unique_ptr<Binary> binary;        // contexts only
+    std::vector<abi::ProfileEvent> events; // profiles only: the whole, then its parts
 };
 
 std::map<abi::Handle, std::unique_ptr<Object>> objects;
@@ -27,7 +29,7 @@ std::set<std::uint32_t> power_ids;
 std::uint32_t last_power_id = 0;
 
 abi::Handle add(Kind kind, std::unique_ptr<Binary> binary = nullptr) {
-    auto object = std::make_unique<Object>(Object{kind, std::move(binary)});
+    auto object = std::make_unique<Object>(Object{kind, std::move(binary), {}});
     const abi::Handle handle = object.get();
     objects[handle] = std::move(object);
     return handle;
@@ -102,7 +104,7 @@ abi::ErrorCode backend_get_build_id(const char** id) {
 
 abi::ErrorCode backend_free(abi::Handle backend) {
     enter("backendFree");
-    if (any_alive(Kind::kDevice) || any_alive(Kind::kContext)) {
+    if (any_alive(Kind::kDevice) || any_alive(Kind::kContext) || any_alive(Kind::kProfile)) {
         return violation("backend freed before device and contexts", 4003);
     }
     return remove(backend, Kind::kBackend, "backend");
@@ -149,9 +151,9 @@ abi::ErrorCode set_power_config(std::uint32_t id, const abi::PowerConfig** confi
         detail += "option " + std::to_string((*config)->option);
         if ((*config)->option == abi::kPowerDcvsV3) {
             const abi::DcvsV3& dcvs = (*config)->dcvs;
-            detail += " dcvs " + std::to_string(dcvs.dcvs_enable) + " latency " +
-                      std::to_string(dcvs.sleep_latency_us) + " bus " + std::to_string(dcvs.bus_max) + " core " +
-                      std::to_string(dcvs.core_max);
+            detail += (dcvs.power_mode == abi::kPowerModePerformance ? " dcvs " : " saver dcvs ") +
+                      std::to_string(dcvs.dcvs_enable) + " latency " + std::to_string(dcvs.sleep_latency_us) + " bus " +
+                      std::to_string(dcvs.bus_max) + " core " + std::to_string(dcvs.core_max);
         } else {
             detail += " us " + std::to_string((*config)->microseconds);
         }
@@ -257,7 +259,11 @@ std::string bind_tensors(const std::vector<BinaryTensor>& expected, const abi::T
 
 // " 5 6 0": what the runner asks for in this step, for the trace.
 std::string token_ids(const BinaryGraph& graph, const Memory& memory) {
-    const auto* ids = reinterpret_cast<const std::int32_t*>(memory.at("input_ids"));
+    const auto found = memory.find("input_ids");
+    if (found == memory.end()) { // a later shard
+        return "";
+    }
+    const auto* ids = reinterpret_cast<const std::int32_t*>(found->second);
     std::string text;
     for (std::uint32_t i = 0; i < graph.n_tokens; ++i) {
         text += " " + std::to_string(ids[i]);
@@ -266,7 +272,16 @@ std::string token_ids(const BinaryGraph& graph, const Memory& memory) {
 }
 
 abi::ErrorCode graph_execute(abi::Handle handle, const abi::Tensor* inputs, std::uint32_t n_inputs,
-                             abi::Tensor* outputs, std::uint32_t n_outputs, abi::Handle, abi::Handle) {
+                             abi::Tensor* outputs, std::uint32_t n_outputs, abi::Handle profile, abi::Handle) {
+    if (profile != nullptr) {
+        if (!is_alive(profile, Kind::kProfile)) {
+            return violation("execution with a dead profile", 12002);
+        }
+        auto& events = objects[profile]->events;
+        events = {{400, abi::kUnitMicroseconds, 7, nullptr},
+                  {404, abi::kUnitCycles, 1000 + events.size(), "node_1:OpId_1 (cycles)"},
+                  {404, abi::kUnitCycles, 2000, "node_2:OpId_2 (cycles)"}};
+    }
     const Binary* binary = owner_of(handle);
     if (binary == nullptr) {
         return violation("execution of a dead graph", 6001);
@@ -284,6 +299,69 @@ abi::ErrorCode graph_execute(abi::Handle handle, const abi::Tensor* inputs, std:
         wrong = compute(*binary, graph, memory, !setting("FAKE_QNN_NAN").empty());
     }
     return wrong.empty() ? 0 : violation(graph.name + ": " + wrong, 6004);
+}
+
+abi::ErrorCode graph_set_config(abi::Handle handle, const abi::Config** configs) {
+    std::string detail;
+    for (const abi::Config** config = configs; *config != nullptr; ++config) {
+        std::uint32_t value = 0;
+        std::memcpy(&value, &(*config)->other, sizeof value);
+        detail += "option " + std::to_string((*config)->option) + " value " + std::to_string(value);
+    }
+    if (const auto code = enter("graphSetConfig", detail)) {
+        return *code;
+    }
+    return owner_of(handle) == nullptr ? violation("configuration of a dead graph", 6001) : 0;
+}
+
+abi::ErrorCode profile_create(abi::Handle backend, std::uint32_t level, abi::Handle* out) {
+    if (const auto code = enter("profileCreate", "level " + std::to_string(level))) {
+        return *code;
+    }
+    if (!is_alive(backend, Kind::kBackend)) {
+        return violation("profile of a dead backend", 12001);
+    }
+    *out = add(Kind::kProfile);
+    return 0;
+}
+
+// An event's id is the address of what is told of it; only the first has parts.
+abi::ErrorCode profile_get_events(abi::Handle profile, const std::uint64_t** ids, std::uint32_t* n_ids) {
+    static std::uint64_t id = 0;
+    if (const auto code = enter("profileGetEvents")) {
+        return *code;
+    }
+    if (!is_alive(profile, Kind::kProfile)) {
+        return violation("events of a dead profile", 12002);
+    }
+    auto& events = objects[profile]->events;
+    id = reinterpret_cast<std::uint64_t>(events.data());
+    *ids = &id;
+    *n_ids = events.empty() ? 0 : 1;
+    return 0;
+}
+
+abi::ErrorCode profile_get_sub_events(std::uint64_t id, const std::uint64_t** ids, std::uint32_t* n_ids) {
+    static std::vector<std::uint64_t> parts;
+    const auto* event = reinterpret_cast<const abi::ProfileEvent*>(id);
+    if (event->type != 400) {
+        *n_ids = 0;
+        return 0;
+    }
+    parts = {reinterpret_cast<std::uint64_t>(event + 1), reinterpret_cast<std::uint64_t>(event + 2)};
+    *ids = parts.data();
+    *n_ids = 2;
+    return 0;
+}
+
+abi::ErrorCode profile_get_event_data(std::uint64_t id, abi::ProfileEvent* data) {
+    *data = *reinterpret_cast<const abi::ProfileEvent*>(id);
+    return 0;
+}
+
+abi::ErrorCode profile_free(abi::Handle profile) {
+    enter("profileFree");
+    return remove(profile, Kind::kProfile, "profile");
 }
 
 void unused() {}
@@ -324,6 +402,12 @@ QnnInterface_getProviders(const abi::Provider*** providers, std::uint32_t* n_pro
     install(table.context_free, context_free, "contextFree");
     install(table.graph_retrieve, graph_retrieve, "graphRetrieve");
     install(table.graph_execute, graph_execute, "graphExecute");
+    install(table.graph_set_config, graph_set_config, "graphSetConfig");
+    install(table.profile_create, profile_create, "profileCreate");
+    table.profile_get_events = profile_get_events;
+    table.profile_get_sub_events = profile_get_sub_events;
+    table.profile_get_event_data = profile_get_event_data;
+    table.profile_free = profile_free;
     install(table.log_create, log_create, "logCreate");
     install(table.log_free, log_free, "logFree");
     install(table.device_get_infrastructure, device_get_infrastructure, "deviceGetInfrastructure");

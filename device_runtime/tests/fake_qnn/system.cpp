@@ -17,6 +17,7 @@ struct SystemContext {
     std::deque<std::vector<abi::Tensor>> tensors;
     std::vector<abi::GraphInfo> graphs;
     abi::HtpContextMetadata metadata{};
+    abi::HtpGraphMetadata graph_metadata{1, 0, 0, 8U << 20, 3};
     abi::BinaryInfo info{};
 };
 
@@ -76,6 +77,8 @@ abi::ErrorCode get_metadata(abi::Handle handle, const void* bytes, std::uint64_t
         context->tensors.push_back(describe(graph.outputs, abi::kAppRead));
         info.outputs = context->tensors.back().data();
         info.n_outputs = static_cast<std::uint32_t>(graph.outputs.size());
+        info.metadata = &context->graph_metadata;
+        info.metadata_size = sizeof context->graph_metadata;
         context->graphs.push_back(info);
     }
     context->info.version = binary.info_version;
