@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 
-.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts real-model bench-prepare bench-runtime fuzz clean
+.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts real-model bench-prepare bench-runtime bench-phones conformance fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -48,6 +48,12 @@ bench-verdicts: setup ## how often verdicts are wrong, by simulation; writes doc
 
 fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
 	@tools/fuzz.sh
+
+conformance: setup ## the virtual adbd and the genuine one of Debian trixie, asked the same; skipped with a reason where it cannot be had
+	@SNAPGATE_GENUINE_ADBD=1 $(PY) -m pytest tests/conformance -rs
+
+bench-phones: setup ## faults of phones at every stage of a run (CASES=0 for all of them, which writes docs/fault-matrix.md)
+	@$(PY) benchmarks/phones.py --cases $(or $(CASES),40) --random $(or $(RANDOM_CASES),10) $(if $(filter 0,$(CASES)),--out docs/fault-matrix.md)
 
 bench-runtime: setup ## the runner's own time and memory beside bare loops and onnxruntime-qnn; writes docs/runtime-benchmark.md
 	@tools/build-runner.sh host
