@@ -13,10 +13,10 @@ from harness.journal import JournalWriter, Plan
 from harness.plugin.case import Case, cases, parametrize
 from harness.plugin.controller import Controller, cells_of_run
 from harness.plugin.lab import Lab
-from harness.plugin.live import Channel, count_runs
+from harness.plugin.live import Channel
 from harness.plugin.options import Settings, add_options, read_settings, suites_asked_for
 from harness.plugin.outcomes import as_error_if_infra, settle
-from harness.plugin.plan import plan_lines, runs_of
+from harness.plugin.plan import n_planned, plan_lines, runs_of
 from harness.plugin.replay import ReplayLab
 from harness.plugin.share import Share
 from harness.results.gate import read_baseline, read_limits, read_session
@@ -117,7 +117,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     writer.close()
     if share.live is not None:
         channel = Channel(share.live, worker)
-        channel.plan(count_runs([(case.id, names) for case, names in pairs if isinstance(case, Case)]))
+        channel.plan(n_planned(runs_of(functions), settings, share.phones))
         channel.close()
 
 

@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -49,8 +50,9 @@ class Channel:
     def say(self, text: str) -> None:
         self._send({"text": printable(text, 200)})
 
-    def plan(self, n_runs: int) -> None:
-        self._send({"n_runs": n_runs})
+    def plan(self, planned: Mapping[str, int]) -> None:
+        """``planned``: workload to the number of its runs in the whole session."""
+        self._send({"planned": dict(planned)})
 
     def close(self) -> None:
         self._socket.close()
@@ -76,7 +78,8 @@ class Board:
     n_workers: int
     began: float
     rows: dict[str, _Row] = field(default_factory=dict)
-    n_runs: int | None = None
+    planned: dict[str, int] | None = None
+    """Workload to the number of its runs"""
     took: dict[str, list[float]] = field(default_factory=dict)
     """Workload to the seconds that its finished runs took"""
 
@@ -85,8 +88,8 @@ class Board:
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, UserError):
             body = json.loads(message)
             row = self.rows.setdefault(str(body["worker"])[:20], _Row())
-            if "n_runs" in body:
-                self.n_runs = int(body["n_runs"])
+            if "planned" in body:
+                self.planned = {str(name): int(n) for name, n in body["planned"].items()}
             elif "text" in body:
                 row.text = str(body["text"])
             else:
@@ -98,20 +101,28 @@ class Board:
                     self.took.setdefault(sign.workload, []).append(sign.elapsed_s)
 
     def left_s(self) -> float | None:
-        """Of the whole session: what is left of the running ones, and the mean of the finished ones for the others."""
+        """Of the whole session: what is left of the running ones, and for the others the mean of the finished ones of
+        their workload, or of all where none of it has finished."""
         done = [seconds for times in self.took.values() for seconds in times]
-        if self.n_runs is None or not done:
+        if self.planned is None or not done:
             return None
-        running = [row for row in self.rows.values() if row.sign is not None]
-        mean = sum(done) / len(done)
-        waiting = max(0, self.n_runs - len(done) - len(running))
-        rest = sum(max(0.0, mean - row.sign.elapsed_s) for row in running if row.sign is not None)
-        return (waiting * mean + rest) / max(1, self.n_workers)
+
+        def mean(workload: str) -> float:
+            times = self.took.get(workload, done)
+            return sum(times) / len(times)
+
+        running = [row.sign for row in self.rows.values() if row.sign is not None]
+        waiting = Counter(self.planned)
+        waiting.subtract({name: len(times) for name, times in self.took.items()})
+        waiting.subtract(Counter(sign.workload for sign in running))
+        rest = sum(max(0.0, mean(sign.workload) - sign.elapsed_s) for sign in running)
+        return (sum(max(0, n) * mean(name) for name, n in waiting.items()) + rest) / max(1, self.n_workers)
 
     def lines(self, now: float, columns: int, most: int) -> list[str]:
         """A headline and a line per worker, each exactly ``columns`` wide."""
         done = sum(map(len, self.took.values()))
-        head = f" SnapGate · {clock_text(now - self.began)} · {done} of {self.n_runs or '?'} runs done"
+        of = "?" if self.planned is None else str(max(done, sum(self.planned.values())))
+        head = f" SnapGate · {clock_text(now - self.began)} · {done} of {of} runs done"
         left = self.left_s()
         head += " · time left not known yet" if left is None else f" · about {clock_text(left)} left"
         body = [self._line(worker, row, now) for worker, row in sorted(self.rows.items())[:most]]
@@ -239,8 +250,3 @@ def screen_for(descriptor: int, *, n_workers: int, environment: dict[str, str]) 
     if size.lines < _SMALLEST[0] or size.columns < _SMALLEST[1]:
         return None
     return Screen(descriptor, n_workers=n_workers)
-
-
-def count_runs(items: Sequence[tuple[str, Sequence[str]]]) -> int:
-    """Runs that the collected tests need, by (case, fixtures of the test): each ``*_run`` once per case."""
-    return len({(case, name) for case, names in items for name in names if name.endswith("_run")})

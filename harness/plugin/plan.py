@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,6 +86,16 @@ def _phone(case: Case, settings: Settings, phones: PhoneList) -> tuple[str | Non
     ):
         return "a virtual phone", True
     return None, False
+
+
+def n_planned(runs: Sequence[PlannedRun], settings: Settings, phones: PhoneList) -> dict[str, int]:
+    """Workload to the number of its runs, each round of endurance counted; without those that no phone can run."""
+    counts: Counter[str] = Counter()
+    for run in runs:
+        where, virtual = _phone(run.case, settings, phones)
+        if where is not None:
+            counts[run.workload] += size_for(virtual=virtual).rounds if run.workload == Suite.ENDURANCE else 1
+    return dict(counts)
 
 
 def _history(settings: Settings) -> Journal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import json
 import os
 import pty
 import re
@@ -11,11 +12,21 @@ import select
 import struct
 import termios
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from harness.plugin.live import Board, Channel, Screen, clock_text, count_runs, fitted, screen_for
+from harness.plugin.case import Case
+from harness.plugin.live import Board, Channel, Screen, clock_text, fitted, screen_for
+from harness.plugin.options import PhoneChoice
+from harness.plugin.phones import NO_PHONES
+from harness.plugin.plan import PlannedRun, n_planned
+from harness.plugin.suite_runs import EMULATED
+from harness.record.codec import to_json
+from harness.record.run import Cell
+from harness.record.vocabulary import Suite
 from harness.run.watch import Sign
+from harness.soc import KvPrecision, Precision
 
 SIGN = Sign(
     run_id="r",
@@ -58,7 +69,7 @@ def test_two_workers_are_shown_with_phone_cell_heartbeat_tokens_temperatures_and
     screen = Screen(theirs, n_workers=2)
     try:
         first, second = Channel(screen.address, "gw0"), Channel(screen.address, "gw1")
-        first.plan(6)
+        first.plan({"latency": 2, "accuracy": 4})
         first.tell(SIGN)
         second.say("waiting for a phone")
         text = read(ours, "gw1  waiting for a phone")
@@ -103,17 +114,14 @@ def test_sending_neither_waits_nor_fails_when_nobody_reads(tmp_path):
 
 
 def test_the_time_left_of_a_session_is_that_of_the_runs_to_come():
-    """Two of six runs took 60 and 100 s; one has run for 65 s: (3 × 80 + 15) s, by two workers."""
+    """Of four accuracy runs one took 100 s; of two latency runs one took 60 s and one runs for 65 s; a workload that
+    nobody has finished counts as the mean of all, 80 s: (3 × 100 + 80) s, by two workers."""
     board = Board(n_workers=2, began=0.0)
-    board.n_runs = 6
+    board.planned = {"accuracy": 4, "latency": 2, "smoke": 1}
     board.took = {"accuracy": [100.0], "latency": [60.0]}
-    assert board.left_s() is None or board.left_s() == 160.0
-    import json
-
-    from harness.record.codec import to_json
-
+    assert board.left_s() == (3 * 100 + 60 + 80) / 2
     board.take(json.dumps({"worker": "gw0", "sign": to_json(SIGN)}).encode(), 0.0)
-    assert board.left_s() == (3 * 80 + 15) / 2
+    assert board.left_s() == (3 * 100 + 80) / 2
     board.take(json.dumps({"worker": "gw0", "sign": to_json(dataclasses.replace(SIGN, over=True))}).encode(), 1.0)
     assert board.took["latency"] == [60.0, 65.0]
     assert board.lines(1.0, 80, 4)[1].startswith(" gw0  latency of tiny-w8a16-kv8-SM8650 done")
@@ -127,7 +135,8 @@ def test_what_is_no_message_is_passed_over():
         b"[]",
         b"{}",
         b'{"worker": "w", "sign": {"serial": 1}}',
-        b'{"worker":"w","n_runs":"x"}',
+        b'{"worker":"w","planned":"x"}',
+        b'{"worker":"w","planned":{"latency":"x"}}',
     ):
         board.take(message, 0.0)
     assert len(board.lines(0.0, 80, 4)[0]) == 80
@@ -139,9 +148,14 @@ def test_hostile_text_neither_moves_the_cursor_nor_breaks_the_row():
     assert fitted("📱📱", 3) == "📱 "
 
 
-def test_each_run_counts_once_however_many_tests_ask_for_it():
-    tests = [("a", ["lab", "latency_run", "verdict"]), ("a", ["latency_run"]), ("b", ["latency_run", "accuracy_run"])]
-    assert count_runs(tests) == 3
+def test_every_round_of_endurance_is_a_run_to_come_and_what_no_phone_can_run_is_none():
+    """On virtual phones endurance has 7 rounds. Of real phones none is attached."""
+    case = Case(cell=Cell(model="m", precision=Precision.W8A16, kv=KvPrecision.KV8, part="SM8650"), serial=None)
+    runs = [PlannedRun(case=case, workload=name, n_tests=3) for name in ("latency", Suite.TOY, Suite.ENDURANCE)]
+    settings = SimpleNamespace(phones=PhoneChoice.AUTO, require_device=False)
+    assert n_planned(runs, settings, NO_PHONES) == {"latency": 1, "smoke-toy": 1, "endurance": EMULATED.rounds}
+    settings = SimpleNamespace(phones=PhoneChoice.AUTO, require_device=True)
+    assert n_planned(runs, settings, NO_PHONES) == {}
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(7.9, "0:07"), (187, "3:07"), (3723, "1:02:03")])
