@@ -10,7 +10,7 @@ from harness.journal import Journal
 from harness.measure.metrics import METRICS
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Limit, RunVerdict, Verdict
-from harness.record.vocabulary import EMULATION_VOIDS, EXIT_CODES, SEVERITY, Source, Status
+from harness.record.vocabulary import EMULATION_VOIDS, EXIT_CODES, SEVERITY, Source, Status, Suite
 from harness.soc import BY_PART
 from reports.text import NOT_MEASURED, clean, counted, listing, moment, number, unit_name
 
@@ -325,8 +325,9 @@ def _banners(journal: Journal, run_verdict: RunVerdict) -> Iterable[Banner]:
 
 
 def _tested(runs: tuple[RunRecord, ...]) -> tuple[Tested, ...]:
+    """The toy graph of the smoke ladder is not what was tested, unless nothing else ran."""
     groups: dict[tuple[object, ...], list[RunRecord]] = {}
-    for run in runs:
+    for run in [run for run in runs if run.workload != Suite.TOY] or runs:
         phone = (run.device.part, run.device.model, run.device.android_release, run.source)
         groups.setdefault((run.cell, run.artifact_id, *phone), []).append(run)
     rows = []

@@ -112,12 +112,14 @@ def _drawn(journal: Journal, what: str, one: Sequence[tuple[_Place, Chart | None
 
 
 def prompt_charts(journal: Journal, *, hover_points: int) -> Drawn:
-    """Time to first token and prefill speed over the prompt's length."""
+    """Time to first token and prefill speed over the length of a prompt that begins a text: none of it is cached."""
     found = []
     for index, place in enumerate(_places(journal)):
         ttft: dict[float, list[float]] = {}
         prefill: dict[float, list[float]] = {}
         for _, generation in place.pairs:
+            if generation.n_cached:
+                continue
             timing = timing_of(generation)
             if timing.ttft_ms is not None:
                 ttft.setdefault(float(generation.n_prompt), []).append(timing.ttft_ms)
@@ -127,7 +129,7 @@ def prompt_charts(journal: Journal, *, hover_points: int) -> Drawn:
         if len(ttft) > 1:
             lengths = sorted(ttft)
             ends = (
-                f"{length:.0f} tokens: {number(statistics.median(ttft[length]), 'ms')} ms"
+                f"{counted(round(length), 'token')}: {number(statistics.median(ttft[length]), 'ms')} ms"
                 for length in (lengths[0], lengths[-1])
             )
             chart = draw(

@@ -75,8 +75,14 @@ def suites_section(
             continue
         workloads = dict.fromkeys(workload_of[i] for i in item.run_ids if i in workload_of)
         tables.setdefault(", ".join(workloads) or "no run", []).append(_row(item, phones))
+    order_run = {name: place for place, name in enumerate(dict.fromkeys(workload_of.values()))}
+
+    def when(workloads: str) -> tuple[int, ...]:
+        """Place of the workloads in the session; last, what no run gave."""
+        return tuple(order_run.get(name, len(order_run)) for name in workloads.split(", "))
+
     return SuitesSection(
-        tables=tuple(SuiteTable(workload=name, rows=tuple(rows)) for name, rows in tables.items()),
+        tables=tuple(SuiteTable(workload=name, rows=tuple(tables[name])) for name in sorted(tables, key=when)),
         charts=_charts(journal, hover_points),
     )
 

@@ -12,6 +12,7 @@ from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source, Status, Suite
 from harness.results.derive import derive
 from harness.results.gate import judge_journal
+from reports.overview import overview
 from reports.render import render_html
 from reports.seed import startup_table
 from reports.speed import depth_charts, prompt_charts
@@ -92,7 +93,7 @@ def test_a_figure_stands_under_the_workload_of_its_runs(endurance, journals) -> 
         measured(journal, "ttft_ms", 5.0, run_ids=("smoke-1",)),
     )
     tables = {table.workload: table.rows for table in suites_section(journal, figures, {}, hover_points=0).tables}
-    assert list(tables) == ["smoke", "endurance"]
+    assert list(tables) == ["endurance", "smoke"]
     (row,) = tables["endurance"]
     assert (row.metric, row.figure.text, row.figure.interval, row.n) == ("tokens_to_throttle", "400", "399 … 401", 3)
     (row,) = tables["smoke"]
@@ -166,3 +167,22 @@ def test_the_article_is_set_beside_the_ordinary_runs(journals) -> None:
     shown = [f.run_ids for row in startup_table(both, derive(both)).rows for f in row.figures if f.run_ids]
     assert shown
     assert all("toy" not in ids for ids in shown)
+
+
+def test_prompts_that_go_on_with_a_cached_text_are_no_prompt_lengths(journals) -> None:
+    whole = journals.thorough()
+    run = whole.runs[0]
+    later = tuple(dataclasses.replace(g, n_cached=100) if g.n_prompt == 16 else g for g in run.log.generations)
+    journal = dataclasses.replace(
+        whole, runs=(dataclasses.replace(run, log=dataclasses.replace(run.log, generations=later)),)
+    )
+    lengths = [prompt_charts(j, hover_points=0).charts[0].data["panels"][0]["series"][0]["x"] for j in (whole, journal)]
+    assert (16 in lengths[0], 16 in lengths[1]) == (True, False)
+
+
+def test_the_toy_graph_is_not_what_was_tested(journals) -> None:
+    whole = journals.passing()
+    toy = dataclasses.replace(whole.runs[0], run_id="toy", workload=Suite.TOY, artifact_id="beef" * 4)
+    for runs, artifacts in (((toy, *whole.runs), ["0123456789abcdef"]), ((toy,), ["beef" * 4])):
+        journal = dataclasses.replace(whole, runs=runs)
+        assert [t.artifact for t in overview(journal, judge_journal(journal, journals.LIMITS)).tested] == artifacts
