@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
 import tempfile
-import time
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from phones_faults import STAGES, Matrix, Outcome, all_cases, random_cases
+from phones_faults import STAGES, Matrix, all_cases, random_cases
 from phones_standin import make_model
 
 from harness.virtual.lab import PhoneSpec, VirtualLab
@@ -24,11 +24,15 @@ from harness.virtual.lab import PhoneSpec, VirtualLab
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "fault-matrix.md"
 
 
-def run(n_cases: int | None, n_random: int, seed: int, log: Path) -> list[Outcome]:
+Line = dict[str, Any]
+"""One case as it is logged"""
+
+
+def run(n_cases: int | None, n_random: int, seed: int, log: Path, part: tuple[int, int]) -> list[Line]:
     cases = list(all_cases())
     if n_cases is not None and n_cases < len(cases):
         cases = sorted(random.Random(seed).sample(cases, n_cases), key=lambda case: case.number)  # noqa: S311
-    cases += random_cases(n_random, seed)
+    cases = [*cases, *random_cases(n_random, seed)][part[0] - 1 :: part[1]]
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="bench-phones-") as name:
         folder = Path(name)
@@ -38,11 +42,17 @@ def run(n_cases: int | None, n_random: int, seed: int, log: Path) -> list[Outcom
             matrix = Matrix(lab, folder / "lab", model, folder, seed=seed)
             for k, case in enumerate(cases):
                 outcome = matrix.carry_out(case)
-                outcomes.append(outcome)
                 line = {
-                    "case": case.name, "stage": case.stage, "ended": outcome.ended, "attempts": outcome.attempts,
-                    "seconds": round(outcome.seconds, 1), "said": outcome.said, "wrong": outcome.wrong,
-                }  # fmt: skip
+                    "case": case.name,
+                    "n_faults": len(case.faults),
+                    "stage": case.stage,
+                    "ended": outcome.ended,
+                    "attempts": outcome.attempts,
+                    "seconds": round(outcome.seconds, 1),
+                    "said": outcome.said,
+                    "wrong": outcome.wrong,
+                }
+                outcomes.append(line)
                 out.write(json.dumps(line) + "\n")
                 out.flush()
                 mark = "WRONG" if outcome.wrong else "ok"
@@ -51,56 +61,68 @@ def run(n_cases: int | None, n_random: int, seed: int, log: Path) -> list[Outcom
     return outcomes
 
 
-def table(outcomes: list[Outcome], seconds: float, seed: int) -> str:
-    single = [outcome for outcome in outcomes if len(outcome.case.faults) == 1]
-    pairs = [outcome for outcome in outcomes if len(outcome.case.faults) > 1]
+def table(lines: list[Line], seed: int) -> str:
+    single = [line for line in lines if line["n_faults"] == 1]
+    pairs = [line for line in lines if line["n_faults"] > 1]
+
+    minutes = sum(line["seconds"] for line in lines) / 60
 
     def count(words: str) -> int:
-        return sum(any(words in text for text in outcome.wrong) for outcome in outcomes)
+        return sum(any(words in text for text in line["wrong"]) for line in lines)
 
-    lines = [
+    text = [
         "# Faults of phones",
         "",
-        f"`make bench-phones`, seed {seed}: {len(outcomes)} cases in {seconds / 60:.0f} min on {os.cpu_count()} CPUs "
-        f"(load {os.getloadavg()[0]:.1f} at the end), over the real adb,",
-        "the runner on the stand-in QNN library. After each case the fault is cleared and a second run must be whole",
-        "and equal to the clean one.",
+        f"`make bench-phones`, seed {seed}: {len(lines)} cases, {len(single)} of one fault (of {len(all_cases())}) and",
+        f"{len(pairs)} of two at random moments, {minutes:.0f} min in all, over the real adb, the runner on the",
+        "stand-in QNN library. After each case the fault is cleared; a second run must then be whole and equal to the",
+        "clean one.",
         "",
-        "| | |",
+        "| | cases |",
         "|---|---|",
-        f"| cases with anything wrong | {sum(bool(outcome.wrong) for outcome in outcomes)} |",
+        f"| with anything wrong | {sum(bool(line['wrong']) for line in lines)} |",
         f"| false PASS | {count('false PASS')} |",
-        f"| model FAIL caused by infrastructure | {count('model' + chr(39) + 's failure')} |",
-        f"| records lost or double | {count('disagree')} |",
+        f"| model FAIL caused by infrastructure | {count('the model')} |",
+        f"| runs lost from the journal, or twice in it | {count('disagree')} |",
         f"| stray processes, files or locks | {count('left')} |",
         f"| cause not named | {count('not named')} |",
         f"| next run not whole | {count('next run')} |",
         "",
-        "How a run ends when one fault strikes: `whole` (2: in the second try), `INFRA`, or `refused` before",
-        "it began.",
+        "How a run ends when one fault strikes: `whole` (2: in the second try), `INFRA`, or `refused` before it began.",
+        "A fault that finds nothing more to spoil, such as a push that fails after all is pushed, leaves it whole.",
         "",
         "| fault | " + " | ".join(STAGES) + " |",
         "|---|" + "---|" * len(STAGES),
     ]
-    for name in dict.fromkeys(outcome.case.name for outcome in single):
-        cells = {o.case.stage: o for o in single if o.case.name == name}
-        row = [_cell(cells[stage]) if stage in cells else "not run" for stage in STAGES]
-        lines.append(f"| {name} | " + " | ".join(row) + " |")
+    for name in dict.fromkeys(case.name for case in all_cases()):
+        cells = {line["stage"]: line for line in single if line["case"] == name}
+        text.append(f"| {name} | " + " | ".join(_cell(cells.get(stage)) for stage in STAGES) + " |")
     if pairs:
-        ends = {end: sum(o.ended == end for o in pairs) for end in dict.fromkeys(o.ended for o in pairs)}
-        lines += ["", f"Two faults at random moments, {len(pairs)} cases: "
-                  + ", ".join(f"{n} {end}" for end, n in sorted(ends.items())) + "."]  # fmt: skip
-    bad = [outcome for outcome in outcomes if outcome.wrong]
+        ends = Counter(line["ended"] for line in pairs)
+        text += [
+            "",
+            "Two faults at random moments: " + ", ".join(f"{n} {end}" for end, n in sorted(ends.items())) + ".",
+        ]
+    bad = [line for line in lines if line["wrong"]]
     if bad:
-        lines += ["", "What went wrong:", ""]
-        lines += [f"- {o.case.name} at {o.case.stage}: {'; '.join(o.wrong)[:400]}" for o in bad]
-    return "\n".join(lines) + "\n"
+        text += ["", "What went wrong:", ""]
+        text += [f"- {line['case']} at {line['stage']}: {'; '.join(line['wrong'])[:400]}" for line in bad]
+    return "\n".join(text) + "\n"
 
 
-def _cell(outcome: Outcome) -> str:
-    if outcome.wrong:
+def _cell(line: Line | None) -> str:
+    if line is None:
+        return "not run"
+    if line["wrong"]:
         return "**wrong**"
-    return "whole (2)" if outcome.ended == "whole" and outcome.attempts == 2 else outcome.ended
+    return "whole (2)" if line["ended"] == "whole" and line["attempts"] == 2 else str(line["ended"])
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not K/N")
+    return int(number), int(of)
 
 
 def main() -> int:
@@ -109,15 +131,19 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=10, help="cases of two faults at once")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=None, help=f"write the table here, such as {DOCUMENT.name}")
+    parser.add_argument("--part", type=_part, default=(1, 1), metavar="K/N", help="every Nth case, from the Kth")
     parser.add_argument("--log", type=Path, default=Path("build/bench-phones.jsonl"))
+    parser.add_argument("--tabulate", type=Path, nargs="+", metavar="LOG", help="run nothing; a table of these logs")
     options = parser.parse_args()
-    began = time.monotonic()
-    outcomes = run(options.cases or None, options.random, options.seed, options.log)
-    text = table(outcomes, time.monotonic() - began, options.seed)
+    if options.tabulate:
+        outcomes = [json.loads(line) for log in options.tabulate for line in log.read_text().splitlines()]
+    else:
+        outcomes = run(options.cases or None, options.random, options.seed, options.log, options.part)
+    text = table(outcomes, options.seed)
     sys.stdout.write(text)
     if options.out is not None:
         options.out.write_text(text, encoding="utf-8")
-    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+    return 1 if any(line["wrong"] for line in outcomes) else 0
 
 
 if __name__ == "__main__":

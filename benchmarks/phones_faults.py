@@ -220,7 +220,10 @@ class _Journal(JournalWriter):
 class Matrix:
     """One virtual phone, one model, one journal, and the clean run that every whole run must equal."""
 
-    def __init__(self, lab: VirtualLab, state_dir: Path, model: Any, folder: Path, *, seed: int) -> None:
+    def __init__(
+        self, lab: VirtualLab, state_dir: Path, model: Any, folder: Path, *, seed: int, number: int = 0
+    ) -> None:
+        """``number``: of the process, where several write to one journal; all but the first make no clean run."""
         self._lab = lab
         self._state = state_dir
         self._model = model
@@ -228,9 +231,13 @@ class Matrix:
         self._rng = random.Random(seed)  # noqa: S311
         self.virtual = lab.phones[0]
         self.device = lab_device(lab)
-        self._n_runs = 0
+        self._n_runs = number
+        self._journal_name = f"s1-{number or 'main'}.jsonl"
         self._reference: tuple[Any, ...] | None = None
-        self._reference = self._essence(self._run(None, lambda _: None)[0])
+        if not number:
+            self._reference = self._essence(self._run(None, lambda _: None)[0])
+            if self._reference is None:
+                raise InfraError("the clean run is not whole", next_step="mend that first")
 
     def carry_out(self, case: Case) -> Outcome:
         began = time.monotonic()
@@ -270,7 +277,7 @@ class Matrix:
         results = self._folder / "out"
         shim = self._folder / f"shim{self._n_runs}"
         shim.write_text(_SHIM.format(delay_ms=_DELAY_MS if case is not None else 0, nonce=self._n_runs))
-        journal = _Journal(results / "journal" / "s1-main.jsonl")
+        journal = _Journal(results / "journal" / self._journal_name)
         journal.struck = struck
         stop = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(struck, stop), daemon=True)
