@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import time
 from pathlib import Path
@@ -49,7 +50,7 @@ class Quarantine:
         """Returns the first cause, which is ``cause`` unless somebody was earlier."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / _name(serial)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         draft.write_text(printable(cause, 2000), encoding="utf-8")
         try:
             os.link(draft, path)  # fails where it exists, and is whole where it does not
