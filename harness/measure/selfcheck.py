@@ -124,7 +124,9 @@ def _per_token(g: Generation) -> float:
 
 
 def _observed(log: RunnerLog) -> Iterator[str]:
-    """Copying graph outputs at every step is work of the measurement's own."""
+    """Profiling by the library, and copying graph outputs at every step, are work of the measurement's own."""
+    if log.profiles:
+        yield f"the library profiled its graphs ({log.profiles[0].level})"
     for g in log.generations:
         if g.outputs:
             names = ", ".join(copy.name for copy in g.outputs[:3])

@@ -13,7 +13,7 @@ from harness.measure.selfcheck import (
     prefill_decode_identity,
     record_checks,
 )
-from harness.record.runner import EMPTY_LOG, OutputCopies, PrefillChunk
+from harness.record.runner import EMPTY_LOG, OutputCopies, PrefillChunk, Profile
 
 MS = 1_000_000
 
@@ -75,6 +75,15 @@ def test_copied_outputs_are_an_observer_effect(run):
     check = checks(change(run, 1, outputs=(copy,)))["observer_effect"]
     assert check.passed is False
     assert "(tap)" in check.detail
+
+
+def test_profiling_is_an_observer_effect(run):
+    profile = Profile(
+        prompt_id="long", repetition=0, warmup=False, graph="ar1", level="detailed", position=64, events=()
+    )
+    check = checks(dataclasses.replace(run, log=dataclasses.replace(run.log, profiles=(profile,))))["observer_effect"]
+    assert check.passed is False
+    assert "(detailed)" in check.detail
 
 
 def test_a_repetition_with_another_answer_is_not_deterministic(run):
