@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PY := .venv/bin/python
 
-.PHONY: help setup runner demo test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts real-model bench-prepare bench-runtime bench-phones conformance fuzz clean
+.PHONY: help setup runner demo prove-limits test test-all check fix lock runner-asan runner-arm64 runner-android bench-verdicts real-model bench-prepare bench-runtime bench-phones conformance fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -45,6 +45,9 @@ lock:            ## resolves requirements.lock again, after a change of pyprojec
 
 bench-verdicts: setup ## how often verdicts are wrong, by simulation; writes docs/verdict-benchmark.md
 	@$(PY) benchmarks/verdicts.py
+
+prove-limits: runner ## tries the gates on good and damaged models on virtual phones; writes their proofs into suites/limits.toml
+	@$(PY) tools/prove_limits.py
 
 fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
 	@tools/fuzz.sh

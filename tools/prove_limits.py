@@ -1,0 +1,214 @@
+"""The gates of suites/limits.toml tried on sessions whose answer is known, on virtual phones; writes their proofs.
+
+    make prove-limits
+
+Good: the bundled model in every precision of models/catalogue.toml. Bad, each judged against the good one's reference:
+
+===========  ==========================================================================================
+weights      every precision, compiled from a checkpoint with noise in it
+decode       w8a16: only the decode graph comes from that checkpoint; the scales are the good one's
+constant     fp16, the last norm's weights zero: one token over and over, whatever the prompt
+cut          fp16, half of a context binary, with the hash that it has
+pieces       fp16 with a manifest that owns up to an operator on the CPU and to a second piece
+arch         the good session, with the arch that the runner reported replaced
+===========  ==========================================================================================
+
+Everything is left in build/prove-limits; a session's name in limits.toml is the name of its journal there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from harness.record.artifact import MANIFEST_NAME, sha256_of
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+MODEL: Final = ROOT / "models" / "tiny-llama"
+CATALOGUE: Final = ROOT / "models" / "catalogue.toml"
+LIMITS: Final = ROOT / "suites" / "limits.toml"
+WORK: Final = ROOT / "build" / "prove-limits"
+SOC: Final = "gen3"
+SNAPGATE: Final = (sys.executable, "-m", "harness.cli.main")
+GOOD_EXIT: Final = 0
+BAD_EXIT: Final = 10
+
+
+def main() -> None:
+    (model,) = (entry for entry in tomllib.loads(CATALOGUE.read_text())["model"] if entry["name"] == MODEL.name)
+    variants = [(variant["precision"], variant["kv"]) for variant in model["variant"]]
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    noisy, silent = _checkpoint("noisy", _with_noise), _checkpoint("silent", _with_silent_norm)
+
+    good = [_prepare(MODEL, precision, "good", kv=kv) for precision, kv in variants]
+    sessions_good = [_session("good", GOOD_EXIT)]
+
+    for artifact in good:
+        _judged_as(artifact, _prepare(noisy, _precision(artifact), "weights", kv=_kv(artifact)))
+    (w8a16,) = (artifact for artifact in good if _precision(artifact) == "w8a16")
+    (fp16,) = (artifact for artifact in good if _precision(artifact) == "fp16")
+    _decode_of(w8a16, noisy)
+    _judged_as(fp16, _prepare(silent, "fp16", "constant", kv=_kv(fp16)))
+    _edited(fp16, "cut", _cut)
+    _edited(fp16, "pieces", _owning_up)
+    sessions_bad = [_session(kind, BAD_EXIT) for kind in ("weights", "decode", "constant", "cut", "pieces")]
+    sessions_bad.append(_other_arch())
+
+    tries = [*_options("--good", sessions_good), *_options("--bad", sessions_bad)]
+    _run([*SNAPGATE, "limits", "prove", "--limits", str(LIMITS), "--write", *tries])
+
+
+def _options(name: str, values: Sequence[Path]) -> list[str]:
+    return [word for value in values for word in (name, str(value))]
+
+
+def _run(command: Sequence[str], expected: int = 0) -> None:
+    print("$", " ".join(command), flush=True)
+    found = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if found != expected:
+        raise SystemExit(f"error: exit code {found}; expected: {expected}; next step: read the lines above")
+
+
+def _with_noise(name: str, weights: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if not name.endswith(("down_proj.weight", "o_proj.weight")):
+        return weights
+    noise = random.standard_normal(weights.shape, dtype=np.float32)
+    return np.asarray(weights + noise * weights.std(), dtype=weights.dtype)
+
+
+def _with_silent_norm(name: str, weights: np.ndarray, _: np.random.Generator) -> np.ndarray:
+    return np.zeros_like(weights) if name == "model.norm.weight" else weights
+
+
+def _checkpoint(name: str, change: Callable[[str, np.ndarray, np.random.Generator], np.ndarray]) -> Path:
+    folder = WORK / "checkpoints" / name / MODEL.name
+    shutil.copytree(MODEL, folder)
+    random = np.random.default_rng(7)
+    path = folder / "model.safetensors"
+    save_file({key: change(key, value, random) for key, value in load_file(path).items()}, path)
+    return folder
+
+
+def _prepare(checkpoint: Path, precision: str, kind: str, *, kv: str | None = None, more: Sequence[str] = ()) -> Path:
+    out = WORK / kind / "artifacts"
+    before = set(out.glob("[!.]*"))
+    command = [*SNAPGATE, "prepare", str(checkpoint), "--soc", SOC, "--precision", precision, "--out", str(out), *more]
+    _run(command + (["--kv", kv] if kv else []))
+    (folder,) = set(out.glob("[!.]*")) - before
+    return folder
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / MANIFEST_NAME).read_text()))
+
+
+def _precision(folder: Path) -> str:
+    return str(_manifest(folder)["recipe"]["precision"])
+
+
+def _kv(folder: Path) -> str:
+    return str(_manifest(folder)["recipe"]["kv"])
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """With the hashes that the files have now, and a note in the report that says what this is."""
+    manifest["files_sha256"] = {name: sha256_of(folder / name) for name in manifest["files_sha256"]}
+    manifest["notes"] = [*manifest["notes"], "damaged on purpose, to see that its gates fail"]
+    (folder / MANIFEST_NAME).write_text(json.dumps(manifest, indent=1))
+
+
+def _judged_as(good: Path, bad: Path) -> None:
+    """What ``bad`` runs is compared with the reference of ``good``."""
+    shutil.rmtree(bad / "reference")
+    shutil.copytree(good / "reference", bad / "reference")
+    manifest = _manifest(bad)
+    others = {name for name in manifest["files_sha256"] if not name.startswith("reference/")}
+    manifest["files_sha256"] = dict.fromkeys(
+        sorted(others | {name for name in _manifest(good)["files_sha256"] if name.startswith("reference/")})
+    )
+    _write_manifest(bad, manifest)
+
+
+def _edited(good: Path, kind: str, edit: Callable[[Path, dict[str, Any]], None]) -> None:
+    folder = WORK / kind / "artifacts" / good.name
+    shutil.copytree(good, folder)
+    manifest = _manifest(folder)
+    edit(folder, manifest)
+    _write_manifest(folder, manifest)
+
+
+def _decode_of(good: Path, checkpoint: Path) -> None:
+    encodings = WORK / "w8a16.json"
+    more = ["--write-encodings", str(encodings)]
+    again = _prepare(MODEL, "w8a16", "again", kv=_kv(good), more=more)
+    if _manifest(again)["files_sha256"] != _manifest(good)["files_sha256"]:
+        raise SystemExit("error: preparing twice gave two artifacts; next step: read their manifests")
+    other = _prepare(checkpoint, "w8a16", "other", kv=_kv(good), more=["--overrides", str(encodings)])
+    (context,) = (c for c in _manifest(good)["contexts"] if [g["n_tokens"] for g in c["graphs"]] == [1])
+
+    def edit(folder: Path, manifest: dict[str, Any]) -> None:
+        shutil.copyfile(other / context["file"], folder / context["file"])
+        others = {entry["file"]: entry for entry in _manifest(other)["contexts"]}
+        manifest["contexts"] = [
+            others[entry["file"]] if entry["file"] == context["file"] else entry for entry in manifest["contexts"]
+        ]
+
+    _edited(good, "decode", edit)
+
+
+def _cut(folder: Path, manifest: dict[str, Any]) -> None:
+    entry = manifest["contexts"][0]
+    path = folder / entry["file"]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    entry["n_bytes"], entry["sha256"] = path.stat().st_size, sha256_of(path)
+
+
+def _owning_up(_: Path, manifest: dict[str, Any]) -> None:
+    graph = manifest["contexts"][0]["graphs"][0]
+    graph["cpu_nodes"], graph["epcontext_nodes"] = 1, 2
+
+
+def _session(kind: str, expected: int) -> Path:
+    results = WORK / kind / "out"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "suites/accuracy",
+        "suites/placement",
+        "-m",
+        SOC,
+        "-n",
+        "2",
+        "-q",
+        "--phones",
+        "virtual",
+    ]
+    _run([*command, "--artifacts", str(WORK / kind / "artifacts"), "--results", str(results)], expected)
+    return results / "journal"
+
+
+def _other_arch() -> Path:
+    source = WORK / "good" / "out" / "journal"
+    session = min((path.stem for path in source.glob("*.jsonl")), key=len)
+    renamed = session[:-6] + "0a2c68"
+    journal = WORK / "arch" / "journal"
+    journal.mkdir(parents=True)
+    for path in sorted(source.glob("*.jsonl")):
+        text = path.read_text().replace(session, renamed)
+        (journal / path.name.replace(session, renamed)).write_text(text.replace('"dsp_arch":75', '"dsp_arch":73'))
+    return journal
+
+
+if __name__ == "__main__":
+    main()
