@@ -7,6 +7,7 @@ whatever came after.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 from collections.abc import Mapping
@@ -243,11 +244,14 @@ def _fault_text(evidence: Evidence) -> str:
     return printable("; ".join(parts), 800)
 
 
+_NO_RECORDS: Final = frozenset({"end", "unknown_lines", "unfinished"})
+"""Fields of ``RunnerLog`` that hold nothing which ``end.n_records`` counts."""
+
+
 def count_records(log: RunnerLog) -> int:
-    """Records before ``end``."""
-    single = (log.start, log.platform, log.buffers, log.fault)
-    lists = (log.contexts, log.phases, log.memory, log.generations)
-    return sum(item is not None for item in single) + sum(len(items) for items in lists)
+    """Records before ``end``, of every kind that a log has."""
+    held = [getattr(log, field.name) for field in dataclasses.fields(log) if field.name not in _NO_RECORDS]
+    return sum(len(item) if isinstance(item, tuple) else item is not None for item in held)
 
 
 def _tail(stderr: str) -> str:

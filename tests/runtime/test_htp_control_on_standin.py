@@ -10,6 +10,7 @@ import signal
 import pytest
 
 from harness.record.job import Prompt, RunOptions
+from harness.run.blame import count_records
 
 pytestmark = pytest.mark.lane("build")
 
@@ -142,6 +143,7 @@ def test_a_profile_has_the_cycles_of_each_operator(quantised, record_schema, lev
         ("", "us", 0), ("node_1:OpId_1 (cycles)", "cycles", 1), ("node_2:OpId_2 (cycles)", "cycles", 1),
     ]  # fmt: skip
     assert [e.value for e in profiles[0].events][1:] == [1000, 2000]
+    assert count_records(outcome.log) == outcome.log.end.n_records == len(outcome.lines) - 1
     assert outcome.log.generations[0].heap_allocations == 0
     for line in outcome.lines:
         record_schema.validate(json.loads(line))
