@@ -19,7 +19,7 @@ from harness.run.workload import Workload, check_workload
 from harness.soc import Precision
 
 Prepare = Callable[..., Artifact]
-pytestmark = pytest.mark.lane("qnn")
+pytestmark = [pytest.mark.slow, pytest.mark.lane("qnn")]
 
 PROMPT = (0, 298, 387, 390, 14, 324, 298, 387, 390, 14, 324, 5, 6, 7, 8, 9, 10, 11, 12)
 """19 tokens: a chunk of 16 and three more."""
