@@ -3,6 +3,7 @@
 #include "mapped_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <link.h>
 #include <vector>
@@ -68,8 +69,9 @@ std::string foreign_build(Span<const std::byte> content, const std::string& buil
         }
         names_own = true;
     }
-    if (names_own) {
-        return "";
+    constexpr std::array<char, 13> kRelease = {'A', 'I', 'S', 'W', '_', 'V', 'E', 'R', 'S', 'I', 'O', 'N', ':'};
+    if (names_own || std::search(begin, end, kRelease.begin(), kRelease.end()) != end) {
+        return ""; // numbers of twelve digits are then some other numbers
     }
     const std::string own_stamp = build_id.substr(build_id.rfind('.') + 1);
     for (const char* at = begin; at != end;) { // "\0 2..........."

@@ -10,7 +10,8 @@
 namespace snapgate {
 
 // What in a library's file speaks against its being of build `build_id` ("v2.50.40.260831140417"): another build id,
-// or, in a library without any, a lone build time of another build ("\0" "260831140417" "\0"). Empty: nothing does.
+// or, in a library that names neither id nor release, a lone build time of another build ("\0" "260831140417" "\0").
+// Empty: nothing does.
 std::string foreign_build(Span<const std::byte> content, const std::string& build_id);
 
 // LIBRARY_LOAD names the first loaded file libQnn*.so of another build than `build_id`, which is the backend's. Files

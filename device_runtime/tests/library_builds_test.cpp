@@ -37,6 +37,7 @@ TEST_CASE("a library without an id may carry the time of its build alone") {
     CHECK(foreign(nul + "261301000000" + nul) == "");          // no month
     CHECK(foreign(nul + "2607010000001" + nul) == "");         // thirteen digits
     CHECK(foreign(nul + "260701000000" + nul + kBuild) == ""); // an id counts more
+    CHECK(foreign("AISW_VERSION: 2.50.40" + nul + "260701000000" + nul) == "");
 }
 
 TEST_CASE("a backend without a proper build id is held against nothing") {
