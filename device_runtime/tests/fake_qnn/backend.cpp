@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 
 namespace {
@@ -25,6 +26,7 @@ struct Object {
 };
 
 std::map<abi::Handle, std::unique_ptr<Object>> objects;
+std::mutex power_mutex; // of the next two: votes are withdrawn by the watchdog's thread too
 std::set<std::uint32_t> power_ids;
 std::uint32_t last_power_id = 0;
 
@@ -135,6 +137,7 @@ abi::ErrorCode create_power_config_id(std::uint32_t, std::uint32_t, std::uint32_
     if (const auto code = enter("createPowerConfigId")) {
         return *code;
     }
+    const std::lock_guard lock(power_mutex);
     *id = ++last_power_id;
     power_ids.insert(*id);
     return 0;
@@ -142,6 +145,7 @@ abi::ErrorCode create_power_config_id(std::uint32_t, std::uint32_t, std::uint32_
 
 abi::ErrorCode destroy_power_config_id(std::uint32_t id) {
     enter("destroyPowerConfigId");
+    const std::lock_guard lock(power_mutex);
     return power_ids.erase(id) == 1 ? 0 : violation("unknown power id", 13000);
 }
 
@@ -161,6 +165,7 @@ abi::ErrorCode set_power_config(std::uint32_t id, const abi::PowerConfig** confi
     if (const auto code = enter("setPowerConfig", detail)) {
         return *code;
     }
+    const std::lock_guard lock(power_mutex);
     return power_ids.count(id) == 1 ? 0 : violation("unknown power id", 13000);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -22,9 +23,12 @@ std::vector<std::string> split(const std::string& text, char separator) {
     return parts;
 }
 
-std::map<std::string, int>& call_counts() {
+// The runner's watchdog calls from a second thread while the first hangs in a call: nothing is held while it does.
+int count_call(const std::string& call) {
+    static std::mutex mutex;
     static std::map<std::string, int> counts;
-    return counts;
+    const std::lock_guard lock(mutex);
+    return ++counts[call];
 }
 
 } // namespace
@@ -35,7 +39,7 @@ std::string setting(const char* variable) {
 }
 
 std::optional<snapgate::qnn::abi::ErrorCode> enter(const std::string& call, const std::string& detail) {
-    const std::string nth = std::to_string(++call_counts()[call]);
+    const std::string nth = std::to_string(count_call(call));
     if (const std::string trace = setting("FAKE_QNN_TRACE"); !trace.empty()) {
         std::ofstream(trace, std::ios::app) << call << (detail.empty() ? "" : " " + detail) << "\n";
     }
