@@ -71,7 +71,7 @@ Companion::~Companion() {
 void Companion::watch() {
     Progress last = read_progress();
     std::int64_t last_change = monotonic_ns();
-    std::uint64_t told_epoch = last.epoch;
+    std::uint64_t told_begun = last.begun;
     std::int64_t told = last_change;
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, period_of(options_), [this] { return done_; })) {
@@ -84,10 +84,10 @@ void Companion::watch() {
                    static_cast<double>(time - last_change) > options_.watchdog_s * static_cast<double>(kSecond)) {
             end_hung_process(now, options_.watchdog_s, records_);
         }
-        // Only progress is told: silence is how a watcher sees that there is none.
-        if (options_.heartbeat && now.epoch != told_epoch && time - told >= kSecond) {
+        // Only what has begun since is told: silence is how a watcher sees that there is no progress.
+        if (options_.heartbeat && now.begun != told_begun && time - told >= kSecond) {
             beat(now, records_);
-            told_epoch = now.epoch;
+            told_begun = now.begun;
             told = time;
         }
     }

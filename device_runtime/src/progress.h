@@ -13,7 +13,8 @@ enum class Watch { kNo, kYes };
 struct Progress {
     const char* phase = "";
     unsigned long step = 0;
-    std::uint64_t epoch = 0; // grows with every change
+    std::uint64_t epoch = 0; // grows with every change, also of `watched`
+    std::uint64_t begun = 0; // how many phases and steps have begun
     bool watched = false;
 };
 
