@@ -18,14 +18,14 @@ demo: setup      ## the main job on virtual phones; leaves out/report.html
 	@tools/demo.sh
 
 test: setup runner ## every test this host allows; ends with the table of lanes not run
-	@$(PY) -m pytest tests -n 2 --dist loadfile -m "not slow"
+	@$(PY) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-all: setup  ## installs the rest and runs everything; fails if a lane did not run
 	@tools/install-lanes.sh
 	@tools/build-runner.sh host
 	@tools/build-runner.sh host-asan
 	@tools/build-runner.sh linux-arm64
-	@$(PY) -m pytest tests -n 2 --dist loadfile --require-lanes
+	@$(PY) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder --durations 30 --require-lanes
 
 check: setup     ## formats, lints and types; changes nothing
 	@.venv/bin/ruff format --check .

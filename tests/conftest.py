@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 
 import pytest
 
 from harness.cli.capabilities import CAPABILITIES, HARDWARE, Missing
+
+SLOW_AS_MANY_AS = 40
+"""One test marked slow counts as this many others when files are handed to workers."""
 
 
 @functools.cache
@@ -18,6 +22,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-lanes", action="store_true", help="fail if a lane that packages can provide does not run"
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that no worker is left alone with one at the end (`--no-loadscope-reorder`)."""
+    weight: Counter[object] = Counter()
+    for item in items:
+        weight[item.path] += SLOW_AS_MANY_AS if item.get_closest_marker("slow") else 1
+    items.sort(key=lambda item: (-weight[item.path], str(item.path)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
