@@ -16,7 +16,7 @@ from harness.results.gate import read_baseline, read_session
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("baseline", help="promote a session to a baseline; judge another against it")
+    parser = commands.add_parser("baseline")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION", parser_class=type(parser))
     new = actions.add_parser("promote", help="make a baseline of a session, with the reason")
     new.add_argument("--reason", required=True, metavar="TEXT", help="why it may be the measure of others; kept in it")

@@ -14,7 +14,7 @@ from harness.soc import BY_PART
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("devices", help="which phones are attached, and which are usable")
+    parser = commands.add_parser("devices")
     parser.add_argument("--adb-host", default="127.0.0.1")
     parser.add_argument(
         "--adb-port",

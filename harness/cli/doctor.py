@@ -14,7 +14,7 @@ from harness.cli.command import Subcommands
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("doctor", help="what this host can do, and what is missing for the rest")
+    parser = commands.add_parser("doctor")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(run=run)
 

@@ -14,7 +14,6 @@ from harness.results.gate import read_session
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "export",
-        help="raw samples of a journal as CSV or Parquet tables",
         description="Writes runs, generations, tokens, sensors, phases, positions, windows, measurements and the "
         "samples behind them, one tidy table a file, and index.json that describes them.",
     )

@@ -18,7 +18,6 @@ from harness.results.gate import judge_journal, read_baseline, read_limits, read
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "gate",
-        help="judge a journal; the exit code is the verdict",
         description="Judges one session of a journal by a limits file. Exit codes: 0 PASS, 10 FAIL, 11 INFRA, "
         "12 INVALID, 13 INCONCLUSIVE, 14 NOT_COVERED.",
     )

@@ -14,7 +14,7 @@ from harness.results.proofs import try_limits, with_proofs
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("limits", help="list the gates; try them on known-good and known-bad sessions")
+    parser = commands.add_parser("limits")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION", parser_class=type(parser))
     listing = actions.add_parser("list", help="every gate, and whether it is tested")
     listing.set_defaults(run=_list)

@@ -14,7 +14,6 @@ from harness.soc import find_soc
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "lint",
-        help="find what is wrong with a model without running it",
         description="Looks at an artifact folder or an ONNX file for what compiles, and is then wrong or slow. "
         "Exit code 1 if there is an error, 0 if there are warnings at most.",
     )

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import harness
-from harness.cli import (
-    baseline,
-    devices,
-    doctor,
-    export,
-    gate,
-    limits,
-    lint,
-    metrics,
-    operators,
-    plan,
-    prepare,
-    recompute,
-    report,
-    runtime,
-    store,
-    verify,
-    virtual,
-)
 from harness.errors import HostError, SnapGateError, UserError
+
+SUMMARIES: Final = {
+    "prepare": "make the artifact of a checkpoint for one SoC",
+    "operators": "which nodes of an ONNX file the HTP takes",
+    "lint": "find what is wrong with a model without running it",
+    "devices": "which phones are attached, and which are usable",
+    "virtual": "start, list and stop virtual phones",
+    "runtime": "fetch and check Qualcomm's libraries for phones",
+    "plan": "what the suites would run on which phone, and how long it takes",
+    "gate": "judge a journal; the exit code is the verdict",
+    "limits": "list the gates; try them on known-good and known-bad sessions",
+    "baseline": "promote a session to a baseline; judge another against it",
+    "recompute": "the figures of a journal again, with no phone",
+    "metrics": "the definition of every metric, as Markdown",
+    "report": "render the report of a journal again, compare two, show a history, or make a site",
+    "verify": "recompute every number and verdict of a run, offline, and name what differs",
+    "sign": "sign the manifest of a run (Ed25519)",
+    "export": "raw samples of a journal as CSV or Parquet tables",
+    "store": "many sessions in one database, for histories and the site",
+    "doctor": "what this host can do, and what is missing for the rest",
+}
+_MODULES: Final = {"sign": "verify"}
+"""Commands that share a module with another; each of the others has the module of its own name."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,38 +45,27 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{self.prog}: {message}", next_step=f"see `{self.prog} --help`")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Only the chosen command's module is imported: some need pandas, scipy or onnx, which take seconds."""
     parser = Parser(prog="snapgate", description="Tells a device lab whether an LLM may ship on a Snapdragon phone.")
     parser.add_argument("--version", action="version", version=f"snapgate {harness.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
-    modules = (
-        prepare,
-        operators,
-        lint,
-        devices,
-        virtual,
-        runtime,
-        plan,
-        gate,
-        limits,
-        baseline,
-        recompute,
-        metrics,
-        report,
-        verify,
-        export,
-        store,
-        doctor,
-    )
-    for module in modules:
-        module.add_command(commands)
+    if chosen in SUMMARIES:
+        importlib.import_module(f"harness.cli.{_MODULES.get(chosen, chosen)}").add_command(commands)
+        own = commands.choices[chosen]
+        summary = SUMMARIES[chosen]
+        own.description = own.description or f"{summary[0].upper()}{summary[1:]}."
+    for name, summary in SUMMARIES.items():
+        if name not in commands.choices:
+            commands.add_parser(name, help=summary)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, a verdict's (10 to 14), or 20 user, 21 host, 22 model, 11 lab."""
     try:
-        arguments = build_parser().parse_args(argv)
+        given = sys.argv[1:] if argv is None else list(argv)
+        arguments = build_parser(given[0] if given else None).parse_args(given)
         code: int = arguments.run(arguments)
     except SnapGateError as exc:
         print(f"error: {exc}", file=sys.stderr)

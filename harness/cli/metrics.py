@@ -9,7 +9,7 @@ from harness.measure.definitions import metrics_markdown
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("metrics", help="the definition of every metric, as Markdown")
+    parser = commands.add_parser("metrics")
     parser.set_defaults(run=run)
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "operators",
-        help="which nodes of an ONNX file the HTP takes",
         description="Counts every operator of an ONNX file and asks onnxruntime-qnn which nodes the HTP backend of a "
         "SoC takes, with the first reason and a way out for each it does not. Exit code 22 if any is refused.",
     )

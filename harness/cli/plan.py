@@ -13,7 +13,6 @@ _OPTIONS = ("-m", "-k", "--phones", "--spread", "--results", "--artifacts", "--m
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "plan",
-        help="what the suites would run on which phone, and how long it takes",
         description="Times: medians of earlier runs in the results folder, or unknown. Options as of `pytest suites`.",
     )
     parser.add_argument("suites", nargs="*", metavar="PATH", help="suites, folders or files (default: suites)")

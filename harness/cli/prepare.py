@@ -19,7 +19,6 @@ from harness.soc import HTP_CONTEXT_BYTES, HTP_SESSION_BYTES, KvPrecision, Preci
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "prepare",
-        help="make the artifact of a checkpoint for one SoC",
         description="Reads a checkpoint, builds static ONNX graphs, calibrates and quantises them, compiles context "
         "binaries for one SoC and writes an artifact folder with a manifest.",
     )

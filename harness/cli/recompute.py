@@ -16,7 +16,6 @@ from harness.results.summary import CHOICES, FORMATS, ROOFLINE, summary
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "recompute",
-        help="the figures of a journal again, with no phone",
         description="Computes every figure of a journal again from its raw stamps. `snapgate metrics` says what each "
         "counts.",
     )

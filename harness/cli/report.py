@@ -21,9 +21,7 @@ from harness.results.redact import redaction_key, serial_renamer
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser(
-        "report", help="render the report of a journal again, compare two, show a history, or make a site"
-    )
+    parser = commands.add_parser("report")
     parser.add_argument("--journal", type=Path, default=Path("out/journal"), metavar="DIR")
     parser.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
     parser.add_argument("--artifacts", type=Path, default=Path("artifacts"), metavar="DIR")

@@ -19,7 +19,7 @@ from harness.soc import find_soc
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("runtime", help="fetch and check Qualcomm's libraries for phones")
+    parser = commands.add_parser("runtime")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION", parser_class=type(parser))
     fetch = actions.add_parser("fetch", help="bring them by the Maven client, or from an SDK")
     fetch.add_argument(

@@ -14,7 +14,7 @@ DEFAULT_DB = "history.db"
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("store", help="many sessions in one database, for histories and the site")
+    parser = commands.add_parser("store")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     add = actions.add_parser(
         "import",

@@ -24,7 +24,6 @@ _SHOWN = 40
 def add_command(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "verify",
-        help="recompute every number and verdict of a run, offline, and name what differs",
         description="Checks a results folder against its manifest: hashes of records, pulled files, limits and "
         "documents; then computes every measurement, verdict and document again from the records. Exit codes: 0 all as "
         "it was, 12 something differs.",
@@ -35,7 +34,7 @@ def add_command(commands: Subcommands) -> None:
         "--suites", type=Path, default=Path("suites"), metavar="DIR", help="to note changes of the suites"
     )
     parser.set_defaults(run=run)
-    signing = commands.add_parser("sign", help="sign the manifest of a run (Ed25519)")
+    signing = commands.add_parser("sign")
     what = signing.add_mutually_exclusive_group(required=True)
     what.add_argument("--key", type=Path, metavar="FILE", help="private key to sign with")
     what.add_argument(

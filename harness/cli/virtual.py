@@ -12,7 +12,7 @@ from harness.virtual.lab import PhoneSpec
 
 
 def add_command(commands: Subcommands) -> None:
-    parser = commands.add_parser("virtual", help="start, list and stop virtual phones")
+    parser = commands.add_parser("virtual")
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION", parser_class=type(parser))
     start = actions.add_parser("start", help="start virtual phones of a SoC; they stay until stopped")
     start.add_argument("soc", help="marker or part: gen3, SM8650, ...")
