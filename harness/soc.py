@@ -171,9 +171,11 @@ class KnownDefect:
 ONE_ROW_ATTENTION: Final = KnownDefect(
     name="one-row-u16-attention",
     htp_archs=(69,),
-    what="a MatMul of one 16-bit query row a head with 16-bit keys is right in the first head and garbage in the rest",
-    seen="x86 emulator, soc 36 and 42, QAIRT 2.51, 2 and 4 heads; not with one head, two or more query rows, a float "
-    "MatMul, or three query heads that share a key head (the bundled model); unknown on a phone",
-    way_out="compute Q.K^T in float, or decode with two query rows; an 8-bit key does not help",
+    what="a MatMul of one 16-bit query row a head with 16-bit keys is right in the first head and garbage in the rest, "
+    "where the heads are the axis next to the rows: (1, heads, 1, width)",
+    seen="x86 emulator, soc 36 and 42, QAIRT 2.50 and 2.51, 2 and 4 heads; not with one head, two or more query rows, "
+    "a float MatMul, heads as the first axis (heads, 1, 1, width), or query heads that share a key head; unknown on a "
+    "phone",
+    way_out="put the heads first, compute Q.K^T in float, or decode with two query rows; an 8-bit key does not help",
 )
 KNOWN_DEFECTS: Final[tuple[KnownDefect, ...]] = (ONE_ROW_ATTENTION,)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, compile_graph
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.figures import graph_spec, measured_accuracy
+from harness.compiler.probe import defects_to_look_for, seen_defects
 from harness.compiler.recipe import Plan, choose_kv, overrides_sha256, shard_cuts
 from harness.compiler.stages import Meter, Stage, Stages, plain
 from harness.model.architecture import Role
@@ -65,6 +66,11 @@ class _Accuracy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Defects:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """Everything an artifact is put together from."""
 
@@ -77,6 +83,8 @@ class Built:
     accuracy: AccuracyFigures | None
     binaries: tuple[tuple[Stage, Compiled], ...]
     """In the order of the manifest's contexts."""
+    defects: tuple[str, ...]
+    """Known defects of the arch that the decode graph shows on the emulator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +116,7 @@ class Builder:
             kv, reason = choose_kv(self.plan, quality)
         self.progress(f"KV cache: {kv}: {reason}")
         accuracy = self._accuracy(fp32, graphs, kv)
+        binaries = self._binaries(graphs, kv)
         return Built(
             fp32=fp32,
             graphs=graphs,
@@ -115,7 +124,8 @@ class Builder:
             text=text,
             quality=quality,
             accuracy=accuracy,
-            binaries=self._binaries(graphs, kv),
+            binaries=binaries,
+            defects=self._defects(graphs, kv, binaries),
         )
 
     @property
@@ -411,6 +421,32 @@ class Builder:
             for shard, path in enumerate(self.graph_paths(graphs, kv, compiled=True)[n_tokens], start=1):
                 found.append(self._binary(graphs, path, n_tokens, shard))
         return tuple(found)
+
+    def _defects(self, graphs: Stage, kv: KvPrecision, binaries: tuple[tuple[Stage, Compiled], ...]) -> tuple[str, ...]:
+        plan = self.plan
+        if not defects_to_look_for(plan.soc):
+            return ()
+        steps = [
+            (path, compiled.context.graphs[0], stage.path / compiled.context.file)
+            for path, (stage, compiled) in zip(
+                self.graph_paths(graphs, kv, compiled=True)[1], binaries[-self.n_shards :], strict=True
+            )
+        ]
+
+        def probe() -> _Defects:
+            self.progress(f"probing the decode graph for known defects of HTP v{plan.soc.htp_arch}")
+            settings: dict[str, Any] = {
+                "context_length": plan.context_length,
+                "mask_value": mask_value(plan.precision),
+                "embeddings": self.embeddings,
+            }
+            return _Defects(names=seen_defects(steps, self.checkpoint.facts, plan.soc, **settings))
+
+        decided_by = {"graphs": graphs.key, "binaries": [stage.key for stage, _ in binaries]}
+        found = self.stages.value("probe", decided_by, _Defects, probe).names
+        for name in found:
+            self.progress(f"note: {name}: emulated results of this artifact will be INVALID")
+        return found
 
     def _binary(self, graphs: Stage, path: Path, n_tokens: int, shard: int) -> tuple[Stage, Compiled]:
         plan, soc = self.plan, self.plan.soc

@@ -165,6 +165,7 @@ def prepare(
             quality=built.quality,
             accuracy=built.accuracy,
             notes=source.notes,
+            defects=built.defects,
         )
         write_json(folder / MANIFEST_NAME, manifest)
         publish(folder, out / manifest.name)

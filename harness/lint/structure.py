@@ -151,7 +151,7 @@ def _one_row(view: View) -> Iterator[Finding]:
         if weight is not None and weight.input[0] in view.constants:
             continue
         one_row = shape[-2] == 1 and left.bits == 16 and shape[:-2] == other[:-2]
-        heads = [extent for extent in shape[:-2] if isinstance(extent, int) and extent > 1]
+        heads = [extent for extent in shape[-3:-2] if isinstance(extent, int) and extent > 1]
         if one_row and heads:
             yield Finding(
                 rule=ONE_ROW_ATTENTION.name,

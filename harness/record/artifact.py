@@ -197,6 +197,8 @@ class ArtifactManifest:
     """None: not measured, for want of held-out text."""
     notes: tuple[str, ...] = ()
     """What the checkpoint's files contradict or leave doubtful, in sentences; nothing of it stopped the preparation."""
+    defects: tuple[str, ...] = ()
+    """Known defects of the arch that the decode graph shows on the emulator; whether a phone has them is unknown."""
 
     @property
     def artifact_id(self) -> str:

@@ -160,5 +160,7 @@ class RunRecord:
     """1, or 2 when a transient lab fault was retried once."""
     retried_because: str | None
     error: RunError | None
+    defects: tuple[str, ...] = ()
+    """Of ``ArtifactManifest.defects``: what is wrong on the emulator."""
     runtime: str = QNN
     """What executed the model. Figures of different runtimes are compared, never pooled."""

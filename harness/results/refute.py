@@ -14,6 +14,7 @@ observer_effect failed            performance of the run INVALID: graph outputs 
 heap_allocations failed           performance of the run INVALID
 conditions                        performance, thermal and power of the run INVALID
 performance_mode not accepted     performance and power of the run INVALID
+known_defect, emulated            accuracy of the run INVALID: the probe of ``prepare`` saw a defect of the emulator
 mixed_artifacts                   every figure that comes from more than one artifact INVALID
 mixed_runtimes                    every figure that comes from more than one runtime INVALID
 ================================  ==========================================================================
@@ -37,6 +38,7 @@ CPU_PLACEMENT: Final = "cpu_placement"
 DSP_ARCH: Final = "dsp_arch"
 CONDITIONS: Final = "conditions"
 PERFORMANCE_MODE: Final = "performance_mode"
+KNOWN_DEFECT: Final = "known_defect"
 MIXED_ARTIFACTS: Final = "mixed_artifacts"
 MIXED_RUNTIMES: Final = "mixed_runtimes"
 
@@ -75,6 +77,8 @@ def refutations(family: Family, run: RunRecord, checks: Iterable[SelfCheck]) -> 
     found: list[str] = []
     if family in EMULATION_VOIDS and is_emulated(run):
         found.append(EMULATED)
+    if family is Family.ACCURACY and is_emulated(run):
+        found.extend(f"{KNOWN_DEFECT}: {name}" for name in run.defects)
     if family in _CONDITIONS_VOID:
         found.extend(f"{CONDITIONS}: {violation}" for violation in run.conditions.violations)
     platform = run.log.platform

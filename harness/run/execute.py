@@ -155,6 +155,7 @@ def execute(
             push_s=push_s,
             attempts=attempts,
             retried_because=retried_because,
+            defects=manifest.defects,
             error=None if attempt.error is None else replace(attempt.error, transient=attempt.transient),
         )
         watcher.over()

@@ -242,6 +242,14 @@ def test_one_row_of_sixteen_bits_a_head_on_v69(graph: Graph, soc: str, rows: int
     assert graph.rules(soc) == ({"one-row-u16-attention": "error"} if hit else {})
 
 
+def test_heads_as_the_first_axis_escape_the_defect_of_v69(graph: Graph) -> None:
+    query = graph.dequantize(graph.input("q", U16, 4, 1, 1, 8), 0.01, 0)
+    keys = graph.dequantize(graph.input("k", U16, 4, 1, 8, 16), 0.01, 0)
+    graph.quantize(graph.node("MatMul", [query, keys], "scores"), 0.1, 0, to="y")
+    graph.output("y", U16, 4, 1, 1, 16)
+    assert graph.rules("gen1") == {}
+
+
 def test_three_queries_that_share_a_key_escape_the_defect_of_v69(graph: Graph) -> None:
     query = graph.dequantize(graph.input("q", U16, 2, 3, 1, 8), 0.01, 0)
     keys = graph.dequantize(graph.input("k", U16, 2, 1, 8, 16), 0.01, 0)

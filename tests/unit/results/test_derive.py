@@ -210,6 +210,13 @@ def test_a_virtual_phone_is_accurate_but_has_no_speed(make, runs):
     assert found["cpu_nodes"].refuted_by == ()
 
 
+def test_a_known_defect_of_the_emulator_voids_accuracy_there_and_nothing_on_a_phone(make, runs):
+    for source, refuted in ((Source.VIRTUAL, ("known_defect: one-row",)), (Source.PHONE, ())):
+        marked = [dataclasses.replace(run, source=source, defects=("one-row",)) for run in runs]
+        found = by_metric(Journal(runs=tuple(marked), logits=(logits(make),)))
+        assert found["decode_snr_db"].refuted_by == refuted
+
+
 def test_a_phone_that_calls_itself_virtual_is_emulated_whatever_the_record_says(make, runs):
     disguised = [dataclasses.replace(run, device=make.device(virtual=True)) for run in runs]
     found = by_metric(Journal(runs=tuple(disguised)))
