@@ -129,3 +129,8 @@ class LeaseError(InfraError):
 
 class UnfitError(InfraError):
     """A condition is violated, and the policy is to refuse. The phone itself is not broken."""
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, on one line; its type where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from harness.compiler.call import LOG, call_worker
 from harness.compiler.libraries import EP_NAME
 from harness.compiler.messages import PlaceRequest, WorkerRequest
-from harness.errors import CompileError, UserError
+from harness.errors import CompileError, UserError, first_line
 from harness.soc import PRECISION_FLOORS, Precision, Soc
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def inspect_operators(model: Path, soc: Soc, *, progress: Callable[[str], None] 
     try:
         loaded = onnx.load(model, load_external_data=False)
     except Exception as exc:
-        raise UserError(
-            f"{model} is not an ONNX model", found=str(exc).splitlines()[0], next_step="check the path"
-        ) from exc
+        raise UserError(f"{model} is not an ONNX model", found=first_line(exc), next_step="check the path") from exc
     _check_data(model, loaded)
     names = _name_every_node(loaded)
     with tempfile.TemporaryDirectory(prefix="snapgate-operators-") as scratch:

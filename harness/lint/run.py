@@ -8,7 +8,7 @@ from typing import Final
 
 import onnx
 
-from harness.errors import UserError
+from harness.errors import UserError, first_line
 from harness.lint import artifacts, numbers, structure
 from harness.lint.findings import Finding, Severity, View
 from harness.record.artifact import load_artifact
@@ -49,7 +49,7 @@ def lint_model(path: Path, soc: Soc) -> list[Finding]:
     except Exception as exc:
         raise UserError(
             f"{path} is not an ONNX model",
-            found=str(exc).splitlines()[0],
+            found=first_line(exc),
             expected="an ONNX file with its weights beside it, or an artifact folder",
             next_step="check the path",
         ) from exc

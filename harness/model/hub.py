@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from harness.errors import CheckpointError, HostError
+from harness.errors import CheckpointError, HostError, first_line
 
 _NAME: Final = re.compile(r"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(/(?P<file>[\w./-]+\.gguf))?")
 _WANTED: Final = ("*.json", "*.jinja", "*.safetensors")
@@ -39,7 +39,7 @@ def locate(checkpoint: str, *, progress: Callable[[str], None] = lambda _: None)
             return Path(hf_hub_download(repository, file))
         return Path(snapshot_download(repository, allow_patterns=list(_WANTED), ignore_patterns=list(_UNWANTED)))
     except Exception as exc:
-        reason = (str(exc).strip() or type(exc).__name__).splitlines()[0]
+        reason = first_line(exc)
         raise CheckpointError(
             f"checkpoint {checkpoint} is neither a path here nor to be had from the hub",
             found=f"{type(exc).__name__}: {reason}",

@@ -71,7 +71,7 @@ def _name(journal: Journal) -> str:
 
 def with_proofs(text: str, trials: Sequence[Trial]) -> str:
     """The text of a limits file with the ``proof`` of every limit; comments and order stay. Tried on nothing: none."""
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")  # not splitlines: a reason may hold U+2028 or U+0085
     starts = [number for number, line in enumerate(lines) if _HEADER.match(line)]
     if len(starts) != len(trials):
         raise UserError(

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from harness.errors import HostError, UserError
+from harness.errors import HostError, UserError, first_line
 from harness.journal import Journal, read_journal
 from harness.record.artifact import sha256_of
 from harness.record.codec import to_json
@@ -61,7 +61,7 @@ def open_store(url: str) -> Iterator[sa.Engine]:
     except (SQLAlchemyError, OSError) as exc:
         raise HostError(
             f"the store {shown} failed",
-            found=str(exc).splitlines()[0][:300],
+            found=first_line(exc)[:300],
             next_step="look at the database; the store can be made again with `snapgate store import --rebuild`",
         ) from exc
     finally:

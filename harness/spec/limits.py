@@ -89,7 +89,7 @@ def load_limits(path: Path, *, metrics: Mapping[str, str], stored: bool = False)
             expected="[[limit]] tables",
             next_step="write [[limit]], with two brackets",
         )
-    lines = [number for number, line in enumerate(text.splitlines(), start=1) if _HEADER.match(line)]
+    lines = [number for number, line in enumerate(text.split("\n"), start=1) if _HEADER.match(line)]
     if len(lines) != len(entries):  # a header inside a multi-line string: better no line than a wrong one
         lines = [0] * len(entries)
     return tuple(

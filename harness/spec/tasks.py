@@ -48,7 +48,7 @@ class TaskSet:
 def load_tasks(path: Path) -> TaskSet:
     """Raises ``UserError`` naming file and line for what is no question, or could not be answered wrongly."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a text may hold U+2028 or U+0085
     except (OSError, UnicodeDecodeError) as exc:
         raise UserError(
             f"{path} cannot be read",

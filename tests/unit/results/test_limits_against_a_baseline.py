@@ -138,14 +138,14 @@ def test_an_untested_gate_is_named_beside_the_verdict_and_in_its_row(make):
 
 def test_gates_are_tried_on_good_and_bad_sessions_and_the_file_keeps_the_result(journals, performance_limits, tmp_path):
     limits = tmp_path / "limits.toml"
-    limits.write_text("# kept\n" + performance_limits.read_text())
+    limits.write_text("# kept \u2028 on one line\n" + performance_limits.read_text())
     command = ["limits", "prove", "--limits", str(limits), "--good", str(journals / "perf_pass")]
     assert main([*command, "--bad", str(journals / "perf_fail"), "--write"]) == 0
     proved = {limit.metric: limit for limit in read_limits(limits)}
     assert proved["decode_tps"].untested is None
     assert proved["decode_tps"].proof.failed_on == ("perf_fail",)
     assert proved["ttft_ms"].untested == "has never failed on known-bad data"
-    assert limits.read_text().startswith("# kept\n")
+    assert limits.read_text().startswith("# kept \u2028 on one line\n")
     text = limits.read_text()
     assert main([*command, "--bad", str(journals / "perf_fail"), "--write"]) == 0
     assert limits.read_text() == text

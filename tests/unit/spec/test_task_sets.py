@@ -53,3 +53,9 @@ def test_an_empty_set_and_an_id_used_twice_are_refused(tmp_path):
         load_tasks(write(tmp_path))
     with pytest.raises(UserError, match="id used twice"):
         load_tasks(write(tmp_path, CHOICE, EXACT, CHOICE))
+
+
+def test_a_line_separator_within_a_text_does_not_end_the_line(tmp_path):
+    item = {**EXACT, "prompt": "first\u2028second\u0085third"}
+    (read,) = load_tasks(write(tmp_path, json.dumps(item, ensure_ascii=False))).items
+    assert read.prompt == "first\u2028second\u0085third"
