@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import onnxruntime
-
 from harness.errors import HostError
 
 PACKAGE: Final = "onnxruntime_qnn"
@@ -49,6 +47,8 @@ def htp_session(
 
     ``verbose``: graphs are left as they are, and the library says of each node why it takes it or not.
     """
+    import onnxruntime
+
     folder = library_folder()
     onnxruntime.register_execution_provider_library(EP_NAME, str(folder / EP_LIBRARY))
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]

@@ -15,8 +15,10 @@ from harness.compiler.build import Builder, Built
 from harness.compiler.compile import OPTIMIZATION_LEVEL
 from harness.compiler.copies import give_own
 from harness.compiler.exports import ENCODINGS_NAME
+from harness.compiler.finished import find_finished, note_finished, preparation_key
 from harness.compiler.libraries import library_folder
 from harness.compiler.recipe import Plan, check_plan, overrides_sha256, recorded_weights
+from harness.compiler.remembered import RememberedHashes
 from harness.compiler.reuse import find_reusable
 from harness.compiler.stages import Measured, Meter, Stage, Stages
 from harness.compiler.staging import publish, staging_folder
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 HELDOUT_NAME: Final = "heldout.txt"
+_TAKEN: Final = "{} was prepared from the same checkpoint, recipe and tools: taken as it is"
 _TOOLS: Final = ("onnxruntime", "onnxruntime-qnn", "onnx", "numpy", "tokenizers")
 
 
@@ -85,9 +88,6 @@ def prepare(
     """
     library_folder()
     _require_onnx()
-    source = load_checkpoint(checkpoint, progress=progress)
-    for note in source.notes:
-        progress(f"note: {note}")
     sizes = (prefill,) if isinstance(prefill, int) else tuple(sorted(prefill, reverse=True))
     plan = Plan(
         soc=soc,
@@ -105,6 +105,18 @@ def prepare(
         overrides=overrides,
         shards=shards,
     )
+    tools, hashes = _tools(), RememberedHashes()
+    texts = {"calibration": calibration, "heldout": heldout or _own_heldout(checkpoint)}
+    key = preparation_key(checkpoint, plan, texts=texts, tools=tools, hash_of=hashes.sha256_of)
+    finished = find_finished(out, key, hashes.sha256_of)
+    if finished is not None:
+        for note in finished.manifest.notes:
+            progress(f"note: {note}")
+        progress(_TAKEN.format(finished.folder))
+        return finished
+    source = load_checkpoint(checkpoint, progress=progress, hash_of=hashes.sha256_of)
+    for note in source.notes:
+        progress(f"note: {note}")
     check_plan(plan, source.facts)
     corpus = _corpus(source, heldout, context)
     if calibration is not None:
@@ -118,11 +130,13 @@ def prepare(
             expected="text that perplexity is not measured on",
             next_step="give another --calibration, or leave it out",
         )
-    tools = _tools()
     with staging_folder(out, progress) as folder:
-        reusable = find_reusable(out, source, plan, tools=tools, calibration=calibration, corpus=corpus)
+        reusable = find_reusable(
+            out, source, plan, tools=tools, calibration=calibration, corpus=corpus, hash_of=hashes.sha256_of
+        )
         if reusable is not None:
-            progress(f"{reusable.folder} was prepared from the same checkpoint, recipe and tools: taken as it is")
+            note_finished(out, key, reusable)
+            progress(_TAKEN.format(reusable.folder))
             return reusable
         meter = Meter(progress=progress)
         stages = Stages(out, meter)
@@ -169,10 +183,13 @@ def prepare(
         )
         write_json(folder / MANIFEST_NAME, manifest)
         publish(folder, out / manifest.name)
+        artifact = load_artifact(out / manifest.name, verify=False)
         stages.drop_others()
+        note_finished(out, key, artifact)
+        hashes.settle(out / manifest.name / name for name in manifest.files_sha256)
     measured(tuple(meter.measured))
-    progress(f"artifact {out / manifest.name} is ready")
-    return load_artifact(out / manifest.name, verify=False)
+    progress(f"artifact {artifact.folder} is ready")
+    return artifact
 
 
 class _Files:
@@ -233,12 +250,15 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
 
 
 def _corpus(source: Checkpoint, heldout: Path | None, context: int) -> Corpus | None:
-    path = heldout
-    if path is None and (source.folder / HELDOUT_NAME).is_file():
-        path = source.folder / HELDOUT_NAME
+    path = heldout or _own_heldout(source.folder)
     if path is None:
         return None
     return load_corpus(path, source.tokenizer_path, source.facts, context_length=context)
+
+
+def _own_heldout(checkpoint: Path) -> Path | None:
+    path = (checkpoint if checkpoint.is_dir() else checkpoint.parent) / HELDOUT_NAME
+    return path if path.is_file() else None
 
 
 def _tools() -> dict[str, str]:

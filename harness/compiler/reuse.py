@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.compiler.recipe import FORMS, KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights, shard_cuts
@@ -21,12 +21,13 @@ def find_reusable(
     tools: Mapping[str, str],
     calibration: Path | None,
     corpus: Corpus | None,
+    hash_of: Callable[[Path], str] = sha256_of,
 ) -> Artifact | None:
     """An undamaged artifact below ``out`` made from this checkpoint, plan, texts and tool versions, if there is one."""
     for kv in KV_CHOICES[plan.precision]:
         folder = out / f"{checkpoint.facts.name}-{plan.precision}-{kv}-{plan.soc.part}"
         try:
-            artifact = load_artifact(folder)
+            artifact = load_artifact(folder, hash_of=hash_of)
         except UserError:
             continue
         if _same(artifact.manifest, checkpoint, plan, tools, calibration, corpus):

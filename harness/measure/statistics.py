@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE: Final = 0.95
 _RESAMPLES: Final = 4999
@@ -36,6 +36,8 @@ def median_interval(samples: Sequence[float]) -> Interval | None:
 @functools.lru_cache(maxsize=1024)
 def _median_interval(samples: tuple[float, ...]) -> Interval | None:
     """Remembered, because one journal is judged once per metric while a suite runs."""
+    from scipy import stats  # takes two seconds to import; the other intervals do without
+
     values = np.asarray(samples, dtype=np.float64)
     if len(values) < 2 or not np.isfinite(values).all():
         return None
@@ -64,7 +66,7 @@ def mean_interval(samples: Sequence[float]) -> Interval | None:
     if len(values) < 2 or not np.isfinite(values).all():
         return None
     mean = float(values.mean())
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    half = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2) * values.std(ddof=1) / math.sqrt(len(values)))
     return (mean - half, mean + half)
 
 
@@ -84,7 +86,7 @@ def perplexity_ratio_interval(
         return None
     m = float(d.sum() / n.sum())
     error = math.sqrt(k / (k - 1) * float(((d - m * n) ** 2).sum())) / float(n.sum())
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, k - 1)) * error
+    half = float(stdtrit(k - 1, (1 + CONFIDENCE) / 2)) * error
     with np.errstate(over="ignore"):
         low, high = float(np.exp(m - half)), float(np.exp(m + half))
     return (low, high) if math.isfinite(high) else None

@@ -87,7 +87,18 @@ class Checkpoint:
         return self.weights.quantized(tensor_name(self.facts, role, layer))
 
 
-def load_checkpoint(path: Path, *, progress: Callable[[str], None] = lambda _: None) -> Checkpoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _How:
+    progress: Callable[[str], None]
+    hash_of: Callable[[Path], str]
+
+
+def load_checkpoint(
+    path: Path,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+    hash_of: Callable[[Path], str] = sha256_of,
+) -> Checkpoint:
     """Read and check a checkpoint: a Hugging Face folder, a GGUF file, or a folder with nothing but one GGUF file.
 
     Raises CheckpointError for anything missing, damaged or unsupported.
@@ -98,15 +109,16 @@ def load_checkpoint(path: Path, *, progress: Callable[[str], None] = lambda _: N
             expected=f"a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}, or a GGUF file",
             next_step="check the path",
         )
+    how = _How(progress=progress, hash_of=hash_of)
     if path.is_file():
-        return _load_gguf(path, progress)
+        return _load_gguf(path, how)
     files = sorted(path.glob("*.gguf"))
     if not (path / CONFIG).is_file() and len(files) == 1:
-        return _load_gguf(files[0], progress)
-    return _load_folder(path, progress)
+        return _load_gguf(files[0], how)
+    return _load_folder(path, how)
 
 
-def _load_folder(folder: Path, progress: Callable[[str], None]) -> Checkpoint:
+def _load_folder(folder: Path, how: _How) -> Checkpoint:
     config, generation = read_options(folder / CONFIG), read_optional(folder / GENERATION)
     architecture = find_architecture(config)
     one_token = read_tokenizer_file(folder / TOKENIZER, config.positive_int("vocab_size"))
@@ -118,7 +130,7 @@ def _load_folder(folder: Path, progress: Callable[[str], None]) -> Checkpoint:
         tokenizer = replace(tokenizer, notes=(*tokenizer.notes, weights.grid_note()))
     optional = [folder / name for name in (GENERATION, TOKENIZER_CONFIG, TEMPLATE_FILE, PACKING)]
     read = [folder / CONFIG, folder / TOKENIZER, *(path for path in optional if path.is_file()), *weights.files]
-    return _checked(folder, facts, tokenizer, weights, folder / TOKENIZER, read, progress)
+    return _checked(folder, facts, tokenizer, weights, folder / TOKENIZER, read, how)
 
 
 def _packing(folder: Path, config: Options) -> Options | None:
@@ -131,7 +143,7 @@ def _packing(folder: Path, config: Options) -> Options | None:
     return Options(path=config.path, values=values)
 
 
-def _load_gguf(path: Path, progress: Callable[[str], None]) -> Checkpoint:
+def _load_gguf(path: Path, how: _How) -> Checkpoint:
     file = open_gguf(path)
     metadata = Options(path=path, values=file.metadata)
     architecture = ARCHITECTURES[gguf_rule(metadata).architecture]
@@ -141,7 +153,7 @@ def _load_gguf(path: Path, progress: Callable[[str], None]) -> Checkpoint:
     one_token = read_tokenizer_file(weights.tokenizer_path, vocab_size, path)
     tokenizer = gguf_tokenizer_facts(metadata, architecture, one_token, adds_bos=vocabulary.adds_bos)
     facts = gguf_facts(file, metadata, vocab_size, bos_id=tokenizer.bos_id, eos_ids=tokenizer.eos_ids)
-    return _checked(path.parent, facts, tokenizer, weights, weights.tokenizer_path, [path], progress)
+    return _checked(path.parent, facts, tokenizer, weights, weights.tokenizer_path, [path], how)
 
 
 def _checked(
@@ -151,16 +163,16 @@ def _checked(
     weights: WeightSource,
     tokenizer_path: Path,
     read: list[Path],
-    progress: Callable[[str], None],
+    how: _How,
 ) -> Checkpoint:
     check_weights(weights, facts)
     n_bytes = sum(path.stat().st_size for path in read)
     if n_bytes > SHOWN_ABOVE_BYTES:
-        progress(f"hashing the {len(read)} files of {facts.name}, {n_bytes / 1e9:.1f} GB")
+        how.progress(f"checking the {len(read)} files of {facts.name}, {n_bytes / 1e9:.1f} GB")
     return Checkpoint(
         folder=folder,
         facts=facts,
-        sha256={path.name: sha256_of(path) for path in sorted(read)},
+        sha256={path.name: how.hash_of(path) for path in sorted(read)},
         weights=weights,
         tokenizer_path=tokenizer_path,
         chat_template=tokenizer.chat_template,

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import onnxruntime
 from numpy.typing import NDArray
 
 from harness.errors import ArtifactError
@@ -55,6 +54,8 @@ class CpuGraph:
         folder: Path | None = None,
         n_threads: int = DEFAULT_THREADS,
     ) -> None:
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = n_threads
@@ -142,6 +143,8 @@ def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THR
 
 def reference_facts(artifact: Artifact, *, n_threads: int = DEFAULT_THREADS) -> ReferenceFacts:
     """What decides the reference's numbers. ``reference_id`` is a hash of the rest."""
+    import onnxruntime
+
     cpu_model, cpu_flags = _cpu()
     facts = ReferenceFacts(
         reference_id="",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -284,8 +285,8 @@ class Artifact:
         return path
 
 
-def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
-    """Read ``folder/manifest.json``; with ``verify``, hash every file it names."""
+def load_artifact(folder: Path, *, verify: bool = True, hash_of: Callable[[Path], str] = sha256_of) -> Artifact:
+    """Read ``folder/manifest.json``; with ``verify``, hash every file it names, by ``hash_of``."""
     manifest_path = folder / MANIFEST_NAME
     if not manifest_path.is_file():
         raise ArtifactError(
@@ -307,7 +308,7 @@ def load_artifact(folder: Path, *, verify: bool = True) -> Artifact:
         _check_manifest(manifest, manifest_path)
         for relative, expected in manifest.files_sha256.items():
             path = artifact.path(relative)
-            found = sha256_of(path) if path.is_file() else "no such file"
+            found = hash_of(path) if path.is_file() else "no such file"
             if found != expected:
                 raise ArtifactError(
                     f"{path} is damaged", found=found, expected=expected, next_step="prepare the artifact again"
