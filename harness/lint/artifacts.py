@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from harness.lint.findings import Finding, Severity
 from harness.model.checkpoint import load_checkpoint
+from harness.model.interface import COS, INPUT_EMBEDS, INPUT_IDS, LOGITS, MASK, SIN
 from harness.model.rope import rope_tables
-from harness.record.artifact import Artifact, TensorSpec
+from harness.record.artifact import Artifact, GraphSpec, TensorSpec
 from harness.soc import PRECISION_FLOORS, Soc
 
 MANIFEST = "manifest.json"
+HOST_INPUTS: Final = (INPUT_IDS, INPUT_EMBEDS, MASK, COS, SIN)
 
 
 def kv_scales(artifact: Artifact) -> Iterator[Finding]:
@@ -39,6 +43,39 @@ def kv_scales(artifact: Artifact) -> Iterator[Finding]:
                 effect=f"what one writes the other reads {ratio:.4g} times as large",
                 fix="quantise every AR-N graph from one table of encodings",
             )
+
+
+def loose_ends(artifact: Artifact) -> Iterator[Finding]:
+    """Outputs of compiled graphs that no host and no other graph reads, and caches without their other end."""
+    graphs = [graph for context in artifact.manifest.contexts for graph in context.graphs]
+    for graph in graphs:
+        step = [other for other in graphs if other.n_tokens == graph.n_tokens]
+        read = {LOGITS, *(tensor.name for other in step for tensor in other.inputs)}
+        made = {tensor.name for other in step for tensor in other.outputs}
+        for tensor in graph.outputs:
+            cache = re.fullmatch(r"(past_(?:key|value)_\d+)_out", tensor.name)
+            if tensor.name not in read and (cache is None or f"{cache[1]}_in" not in read):
+                yield _loose("unused-output", graph, tensor, "read by no host and no graph of the step")
+        for tensor in graph.inputs:
+            cache = re.fullmatch(r"(past_(?:key|value)_\d+)_in", tensor.name)
+            handed = cache is None and tensor.name not in HOST_INPUTS and tensor.name not in made
+            if handed or (cache is not None and f"{cache[1]}_out" not in made):
+                yield _loose("unfed-input", graph, tensor, "made by no host and no graph of the step")
+
+
+def _loose(rule: str, graph: GraphSpec, tensor: TensorSpec, found: str) -> Finding:
+    return Finding(
+        rule=rule,
+        severity=Severity.WARNING if rule == "unused-output" else Severity.ERROR,
+        graph=f"AR-{graph.n_tokens}",
+        tensors=(tensor.name,),
+        found=found,
+        expected="a reader" if rule == "unused-output" else "a maker",
+        effect=f"{tensor.n_bytes} bytes a step are moved for nothing"
+        if rule == "unused-output"
+        else f"{tensor.n_bytes} bytes of zeros, or of what was there before, go into every step",
+        fix="take it out of the graph, or prepare the artifact again",
+    )
 
 
 def rope(artifact: Artifact, checkpoint: Path | None) -> Iterator[Finding]:

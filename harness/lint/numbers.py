@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto
 
 from harness.lint.findings import Finding, Severity, View
@@ -25,6 +26,12 @@ def _weight_error(scale: float) -> float:
     return math.expm1(min(scale / 2, 700.0))
 
 
+def softmax_effect(extent: float) -> str:
+    """Of scores over a range of ``extent``, at each width."""
+    errors = [f"{_weight_error(extent / (2**bits - 1)):.3g} at {bits} bits" for bits in (16, 8)]
+    return f"half a step changes a softmax weight by a factor of 1 + {' and 1 + '.join(errors)}"
+
+
 def mask_scale(view: View) -> Iterator[Finding]:
     """A mask constant so large that the scale it forces on the scores swallows their differences."""
     for softmax in view.nodes("Softmax"):
@@ -39,15 +46,14 @@ def mask_scale(view: View) -> Iterator[Finding]:
                     tensors=(softmax.input[0],),
                     found=f"scale {encoding.scale:.4g}, range {encoding.low:.4g} to {encoding.high:.4g}",
                     expected=f"a scale of at most {2 * math.log1p(SOFTMAX_WARNING):.2f}",
-                    effect=f"half a step changes a softmax weight by {error:.1%} at {encoding.bits} bits",
+                    effect=softmax_effect(encoding.high - encoding.low),
                     fix="a mask of -50 to -100, and a range that ends 20 to 40 below the smallest real score",
                 )
             continue
         mask, lowest = _mask_of(view, softmax)
         if mask is None or lowest >= MASKED:
             continue
-        errors = {bits: _weight_error(-lowest / (2**bits - 1)) for bits in (16, 8)}
-        if errors[16] > SOFTMAX_WARNING:
+        if _weight_error(-lowest / (2**16 - 1)) > SOFTMAX_WARNING:
             yield Finding(
                 rule="mask-scale",
                 severity=Severity.ERROR if view.is_quantised else Severity.WARNING,
@@ -55,8 +61,7 @@ def mask_scale(view: View) -> Iterator[Finding]:
                 tensors=(mask, softmax.input[0]),
                 found=f"mask {lowest:.4g}",
                 expected="-50 to -100",
-                effect=f"quantised, half a step changes a softmax weight by {errors[16]:.3g} at 16 bits and "
-                f"{errors[8]:.3g} at 8 bits",
+                effect=softmax_effect(-lowest),
                 fix="use -100 in the mask; every position that must not be seen is then e^-100 away",
             )
 
@@ -64,12 +69,11 @@ def mask_scale(view: View) -> Iterator[Finding]:
 def masked_rows(view: View) -> Iterator[Finding]:
     """A constant mask with a row that sees nothing."""
     for softmax in view.nodes("Softmax"):
-        mask, _ = _mask_of(view, softmax)
-        values = view.values(mask) if mask is not None else None
-        if values is None or values.ndim < 1 or values.shape[-1] < 2:
+        mask, hidden = _hidden(view, softmax)
+        if hidden is None or hidden.ndim < 1 or hidden.shape[-1] < 2:
             continue
-        rows = values.reshape(-1, values.shape[-1])
-        blind = np.flatnonzero((rows < MASKED).all(axis=1))
+        rows = hidden.reshape(-1, hidden.shape[-1])
+        blind = np.flatnonzero(rows.all(axis=1))
         if len(blind):
             yield Finding(
                 rule="masked-rows",
@@ -84,15 +88,30 @@ def masked_rows(view: View) -> Iterator[Finding]:
 
 
 def _mask_of(view: View, softmax: onnx.NodeProto) -> tuple[str | None, float]:
-    """The constant that is added to a softmax's input, and its smallest value."""
+    """The constant that is added to a softmax's input, or put in its place, and its smallest value."""
     maker = view.maker.get(_before_quantisation(view, softmax.input[0]))
-    if maker is None or maker.op_type != "Add":
+    if maker is None or maker.op_type not in ("Add", "Where"):
         return None, 0.0
-    for name in maker.input:
+    for name in maker.input if maker.op_type == "Add" else maker.input[1:]:
         values = view.values(name)
         if values is not None and values.size:
             return name, float(values.min())
     return None, 0.0
+
+
+def _hidden(view: View, softmax: onnx.NodeProto) -> tuple[str | None, NDArray[np.bool_] | None]:
+    """Which positions of each row a constant mask hides; None: that is not constant."""
+    mask, lowest = _mask_of(view, softmax)
+    maker = view.maker.get(_before_quantisation(view, softmax.input[0]))
+    if mask is None or maker is None:
+        return None, None
+    if maker.op_type == "Add":
+        values = view.values(mask)
+        return mask, None if values is None else values < MASKED
+    condition = view.values(maker.input[0])
+    if condition is None or lowest >= MASKED:
+        return mask, None
+    return maker.input[0], (condition != 0) if mask == maker.input[1] else (condition == 0)
 
 
 def _before_quantisation(view: View, name: str) -> str:
@@ -106,12 +125,9 @@ def _before_quantisation(view: View, name: str) -> str:
 def half_range(view: View) -> Iterator[Finding]:
     """FP16 numbers that can pass 65504: squares, and constants."""
     for tensor in view.graph.initializer:
-        if tensor.data_type == TensorProto.FLOAT16:
-            values = view.values(tensor.name)
-            if values is not None and values.size and not np.isfinite(values).all():
-                yield _half(
-                    view, (tensor.name,), "a constant that is infinite or NaN", "finite numbers", Severity.ERROR
-                )
+        half = tensor.data_type == TensorProto.FLOAT16
+        if half and any(not np.isfinite(piece).all() for piece in view.pieces(tensor.name)):
+            yield _half(view, (tensor.name,), "a constant that is infinite or NaN", "finite numbers", Severity.ERROR)
     for node in view.nodes("Pow", "Mul"):
         squared = node.op_type == "Mul" and len(set(node.input)) == 1
         if node.op_type == "Pow":
@@ -138,6 +154,28 @@ def half_range(view: View) -> Iterator[Finding]:
                 "values within 255.9",
                 Severity.WARNING,
             )
+
+
+def squared_norms(view: View) -> Iterator[Finding]:
+    """Norms computed in float whose sum of squares can pass 65504, whatever the root of it is."""
+    for node in view.nodes("ReduceSumSquare", "ReduceL2"):
+        before, after = view.shape(node.input[0]), view.shape(node.output[0])
+        encoding = view.reads(node.input[0])
+        half = view.element(node.input[0]) == TensorProto.FLOAT16
+        if before is None or after is None or view.writes(node.output[0]) is not None or not (encoding or half):
+            continue
+        if not all(isinstance(extent, int) and extent > 0 for extent in (*before, *after)):
+            continue
+        n_summed = math.prod(int(e) for e in before) // math.prod(int(e) for e in after)
+        within = f"values within {math.sqrt(HALF_MAX / n_summed):.4g}"
+        names = (node.input[0], node.output[0])
+        if encoding is None:
+            yield _half(view, names, f"{n_summed} squares summed in FP16", within, Severity.WARNING)
+            continue
+        largest = max(-encoding.low, encoding.high)
+        if n_summed * largest**2 > HALF_MAX:
+            found = f"{n_summed} squares of up to {largest:.4g} add up to {n_summed * largest**2:.4g}"
+            yield _half(view, names, found, f"at most {HALF_MAX:g}: {within}", Severity.ERROR)
 
 
 def _half(view: View, tensors: tuple[str, ...], found: str, expected: str, severity: Severity) -> Finding:

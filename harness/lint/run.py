@@ -18,10 +18,12 @@ RULES: Final = (
     numbers.mask_scale,
     numbers.masked_rows,
     numbers.half_range,
+    numbers.squared_norms,
     numbers.int4_zero_points,
     numbers.bias_overflow,
     numbers.softmax_range,
     structure.edges,
+    structure.data_files,
 )
 
 
@@ -35,6 +37,7 @@ def lint(
         found += artifacts.kv_scales(artifact)
         found += artifacts.rope(artifact, checkpoint)
         found += artifacts.pieces(artifact, soc)
+        found += artifacts.loose_ends(artifact)
         for path in sorted((target / "reference").glob("graph_*.onnx")):
             progress(f"reading {path.name}")
             found += lint_model(path, soc)
@@ -45,14 +48,14 @@ def lint(
 
 def lint_model(path: Path, soc: Soc) -> list[Finding]:
     try:
-        model = onnx.load(path)
+        model = onnx.load(path, load_external_data=False)
     except Exception as exc:
         raise UserError(
             f"{path} is not an ONNX model",
             found=first_line(exc),
-            expected="an ONNX file with its weights beside it, or an artifact folder",
+            expected="an ONNX file, or an artifact folder",
             next_step="check the path",
         ) from exc
-    view = View(path.name, model)
+    view = View(path.name, model, path.parent)
     found = [finding for rule in RULES for finding in rule(view)]
     return [*found, *structure.arch_floor(view, soc), *structure.contexts(view, path.parent)]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from onnx import TensorProto
 
+from harness.compiler.recipe import KV16_ARCH
 from harness.lint.findings import FLOATS, Finding, Severity, View, attribute
 from harness.soc import ONE_ROW_ATTENTION, PRECISION_FLOORS, Precision, Soc
+
+KV16_SOURCE: Final = "emulator: compiled and executed for soc 57, refused for soc 36 (v69)"
 
 
 def edges(view: View) -> Iterator[Finding]:
@@ -57,6 +61,43 @@ def edges(view: View) -> Iterator[Finding]:
                 fix="take it out of the graph's inputs",
             )
 
+    for value in view.graph.output:
+        source, node = value.name, view.maker.get(value.name)
+        while node is not None and node.op_type == "Identity":
+            source, node = node.input[0], view.maker.get(node.input[0])
+        if node is None or node.op_type == "Constant":
+            what = "an input" if source not in view.constants else "a constant"
+            yield Finding(
+                rule="unused-output",
+                severity=Severity.WARNING,
+                graph=view.name,
+                tensors=(value.name,),
+                found=f"{what}, {source}, put out by 0 operators",
+                expected="at least 1",
+                effect="the HTP has no graph output that is not computed: the node stays on the CPU or is dropped",
+                fix="take it out of the graph's outputs",
+            )
+
+
+def data_files(view: View) -> Iterator[Finding]:
+    """Weights outside the model whose file is not there, too short, or outside the model's folder."""
+    lacking: dict[str, list[str]] = {}
+    for name in view.constants:
+        reason = view.missing(name)
+        if reason is not None:
+            lacking.setdefault(reason, []).append(name)
+    for reason, names in lacking.items():
+        yield Finding(
+            rule="missing-weights",
+            severity=Severity.ERROR,
+            graph=view.name,
+            tensors=tuple(names[:6]),
+            found=reason,
+            expected="the data file beside the model, as it was written",
+            effect=f"{len(names)} tensors have no values: the model does not load, and rules about them found nothing",
+            fix="copy the data file along with the ONNX file",
+        )
+
 
 def contexts(view: View, folder: Path) -> Iterator[Finding]:
     """Compiled graphs: more than one piece, pieces left to the CPU, a piece without its binary."""
@@ -97,7 +138,7 @@ def arch_floor(view: View, soc: Soc) -> Iterator[Finding]:
     """Float operators and block-wise weights below the arch that runs them, and the known defect of v69."""
     fp16 = PRECISION_FLOORS[Precision.FP16]
     if soc.htp_arch < fp16.arch:
-        skipped = ("QuantizeLinear", "DequantizeLinear", "EPContext", "Cast", "Identity")
+        skipped = ("QuantizeLinear", "DequantizeLinear", "EPContext", "Cast", "Identity", "Constant")
         computed = [
             node
             for node in view.graph.node
@@ -112,6 +153,11 @@ def arch_floor(view: View, soc: Soc) -> Iterator[Finding]:
         if blocks:
             found = f"{len(blocks)} weights in blocks of {attribute(blocks[0], 'block_size')}"
             yield _floor(view, soc, blocks[0].input[0], found, block.arch, block.source)
+    if soc.htp_arch < KV16_ARCH:
+        for node in view.nodes("MatMul"):
+            operand = view.reads(node.input[1])
+            if operand is not None and (operand.bits, operand.unsigned) == (16, False):
+                yield _floor(view, soc, node.input[1], "a second operand of signed 16 bits", KV16_ARCH, KV16_SOURCE)
     if soc.htp_arch in ONE_ROW_ATTENTION.htp_archs:
         yield from _one_row(view)
 

@@ -109,3 +109,28 @@ def test_target_and_precision_are_held_against_the_soc(
 @pytest.mark.parametrize("piece", [graph(4, nodes=2), graph(4, cpu=1)])
 def test_a_graph_in_pieces_is_found(tmp_path: Path, piece: GraphSpec) -> None:
     assert [f.rule for f in artifacts.pieces(artifact(tmp_path, piece), find_soc("gen3"))] == ["split-graph"]
+
+
+def shard(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> GraphSpec:
+    def tensors(names: tuple[str, ...]) -> tuple[TensorSpec, ...]:
+        return tuple(TensorSpec(name=name, dtype=DType.UFIXED16, shape=(4,), scale=1.0, zero_point=0) for name in names)
+
+    return replace(graph(4), inputs=tensors(inputs), outputs=tensors(outputs))
+
+
+def test_the_edges_of_shards_meet(tmp_path: Path) -> None:
+    first = shard(("input_ids", "past_key_0_in"), ("handed", "past_key_0_out"))
+    second = shard(("handed", "attention_mask"), ("logits",))
+    assert list(artifacts.loose_ends(artifact(tmp_path, first, second))) == []
+
+
+def test_an_output_nobody_reads_and_an_input_nobody_makes_are_named(tmp_path: Path) -> None:
+    first = shard(("input_ids", "past_key_0_in", "past_value_0_in"), ("debug", "past_key_0_out"))
+    second = shard(("handed",), ("logits", "past_key_1_out"))
+    found = {f.tensors[0]: (f.rule, str(f.severity)) for f in artifacts.loose_ends(artifact(tmp_path, first, second))}
+    assert found == {
+        "past_value_0_in": ("unfed-input", "error"),
+        "debug": ("unused-output", "warning"),
+        "handed": ("unfed-input", "error"),
+        "past_key_1_out": ("unused-output", "warning"),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.lint.findings import Finding
+from harness.lint.numbers import softmax_effect
 from harness.lint.run import lint
 
 FLOAT, HALF, U16, U8 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.UINT16, TensorProto.UINT8
@@ -112,6 +114,47 @@ def test_a_row_that_sees_nothing_is_named(graph: Graph) -> None:
     assert "1 of 2 rows hide every position, the first is row 1" in finding.found
 
 
+def test_the_error_of_a_mask_is_told_for_each_width(graph: Graph) -> None:
+    (finding,) = float_mask(graph, [[0, -1e6, -1e6], [0, 0, -1e6]]).found()
+    assert finding.effect.endswith("a factor of 1 + 2.06e+03 at 16 bits and 1 + 1.01e+304 at 8 bits")
+    # 1e4 over 65535 steps: half a step is 0.0763, and e^0.0763 = 1.0793; over 255 steps it is 19.6, and e^19.6 = 3.28e8
+    assert softmax_effect(1e4).endswith("a factor of 1 + 0.0793 at 16 bits and 1 + 3.28e+08 at 8 bits")
+
+
+def chosen_mask(graph: Graph, shown: list[list[int]], value: float) -> Graph:
+    """As torch exports it: constants are nodes, and the mask chooses between a score and a constant."""
+    for name, values in (("shown", np.array(shown, np.bool_)), ("low", np.float32(value))):
+        graph.node("Constant", [], name, value=numpy_helper.from_array(np.asarray(values), f"{name}_value"))
+    graph.node("Where", ["shown", graph.input("scores", FLOAT, 2, 3), "low"], "masked")
+    graph.node("Softmax", ["masked"], "y")
+    graph.output("y", FLOAT, 2, 3)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("shown", "value", "wanted"),
+    [
+        ([[1, 0, 0], [1, 1, 0]], -50.0, {}),
+        ([[1, 0, 0], [0, 0, 0]], -50.0, {"masked-rows": "error"}),
+        ([[1, 0, 0], [1, 1, 0]], -3.4e38, {"mask-scale": "warning"}),
+    ],
+)
+def test_a_mask_that_is_chosen_is_seen_like_one_that_is_added(
+    graph: Graph, shown: list[list[int]], value: float, wanted: dict[str, str]
+) -> None:
+    assert chosen_mask(graph, shown, value).rules() == wanted
+
+
+@pytest.mark.parametrize(("scale", "wanted"), [(0.00024, {}), (0.00025, {"fp16-range": "error"})])
+def test_a_squared_norm_of_a_known_range_is_summed(graph: Graph, scale: float, wanted: dict[str, str]) -> None:
+    """1024 values of up to 32768 steps: 7.86 squared 1024 times is 63,300; 8.19 squared 1024 times is 68,700."""
+    real = graph.dequantize(graph.input("x", U16, 1, 1024), scale, 32768)
+    norm = graph.node("ReduceL2", [real, graph.constant("axes", [1], np.int64)], "norm")
+    graph.quantize(graph.node("Reciprocal", [norm], "inverse"), 1.0, 0, to="y")
+    graph.output("y", U16, 1, 1)
+    assert graph.rules() == wanted
+
+
 def test_a_square_in_fp16_is_told_apart_from_one_in_fp32(graph: Graph, tmp_path: Path) -> None:
     graph.node("Mul", [graph.input("x", HALF, 4), "x"], "y")
     graph.output("y", HALF, 4)
@@ -188,6 +231,79 @@ def test_open_dimensions_and_unused_inputs_are_named(graph: Graph) -> None:
     graph.output("y", FLOAT, "batch", 2)
     found = [(finding.rule, finding.tensors) for finding in graph.found()]
     assert sorted(found) == [("dynamic-shape", ("x",)), ("dynamic-shape", ("y",)), ("unused-input", ("nobody",))]
+
+
+def test_an_output_that_nothing_computes_is_named(graph: Graph) -> None:
+    graph.node("Relu", [graph.input("x", FLOAT, 2)], "y")
+    graph.node("Identity", ["x"], "same")
+    graph.constant("fixed", [1, 2])
+    for name in ("y", "same", "fixed"):
+        graph.output(name, FLOAT, 2)
+    found = {finding.tensors[0]: (finding.rule, finding.found) for finding in graph.found()}
+    assert found == {
+        "same": ("unused-output", "an input, x, put out by 0 operators"),
+        "fixed": ("unused-output", "a constant, fixed, put out by 0 operators"),
+    }
+
+
+def with_weights_outside(graph: Graph, n_elements: int = 1 << 20) -> Path:
+    """A half-precision Add whose weights lie in a file of 2 MiB beside the model. The file is returned."""
+    graph.node("Add", [graph.input("x", HALF, n_elements), graph.constant("w", np.ones(n_elements), np.float16)], "y")
+    graph.output("y", HALF, n_elements)
+    assert graph.rules() == {}
+    model = onnx.load(graph.path)
+    onnx.save(model, graph.path, save_as_external_data=True, location="m.data", size_threshold=0)
+    return graph.path.with_name("m.data")
+
+
+def test_weights_outside_the_model_are_looked_at_where_they_lie(graph: Graph) -> None:
+    data = with_weights_outside(graph)
+    assert lint(graph.path, find_soc("gen3")) == ()
+    values = np.ones(1 << 20, np.float16)
+    values[-1] = np.inf
+    data.write_bytes(values.tobytes())
+    assert [finding.rule for finding in lint(graph.path, find_soc("gen3"))] == ["fp16-range"]
+
+
+def test_large_weights_are_not_loaded(graph: Graph) -> None:
+    """64 MiB on disk, looked at in pieces of 8: Python and NumPy never hold more than two of them."""
+    with_weights_outside(graph, 32 << 20)
+    tracemalloc.start()
+    try:
+        assert lint(graph.path, find_soc("gen3")) == ()
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_missing_or_short_data_file_is_a_finding_and_no_failure(graph: Graph) -> None:
+    data = with_weights_outside(graph)
+    data.write_bytes(bytes(100))
+    (short,) = lint(graph.path, find_soc("gen3"))
+    data.unlink()
+    (missing,) = lint(graph.path, find_soc("gen3"))
+    assert (short.rule, missing.rule) == ("missing-weights", "missing-weights")
+    assert (short.tensors, missing.tensors) == (("w",), ("w",))
+    assert short.found == "m.data has 100 bytes, the tensor ends at 2097152"
+    assert missing.found == "no file m.data"
+
+
+def test_a_data_file_outside_the_models_folder_is_not_opened(graph: Graph) -> None:
+    with_weights_outside(graph)
+    model = onnx.load(graph.path, load_external_data=False)
+    model.graph.initializer[0].external_data[0].value = "../m.data"
+    graph.path.write_bytes(model.SerializeToString())
+    (finding,) = lint(graph.path, find_soc("gen3"))
+    assert finding.found == "../m.data lies outside the model's folder"
+
+
+@pytest.mark.parametrize(("soc", "wanted"), [("gen2", {}), ("gen1", {"arch-floor": "error"})])
+def test_a_signed_sixteen_bit_second_operand_below_v73(graph: Graph, soc: str, wanted: dict[str, str]) -> None:
+    left = graph.dequantize(graph.input("q", U16, 2, 8), 0.01, 0)
+    right = graph.dequantize(graph.input("k", TensorProto.INT16, 8, 16), 0.01, 0, np.int16)
+    graph.quantize(graph.node("MatMul", [left, right], "scores"), 0.1, 0, to="y")
+    graph.output("y", U16, 2, 16)
+    assert graph.rules(soc) == wanted
 
 
 def context(graph: Graph, name: str, source: str, target: str) -> None:
