@@ -172,9 +172,11 @@ def _facts(run: RunRecord) -> tuple[Fact, ...]:
         pairs += [
             ("QNN build", platform.build_id),
             ("QNN backend API", platform.backend_api),
-            ("buffers", platform.memory),
         ]
     if run.log.buffers is not None:
+        pairs.append(("buffers", run.log.buffers.memory))
+        if run.log.buffers.fallback is not None:
+            pairs.append(("buffers are not shared because", run.log.buffers.fallback))
         pairs.append(("buffer alignment (bytes)", str(run.log.buffers.alignment_bytes)))
     pairs += [
         (

@@ -104,6 +104,8 @@ SAME_SLOT(profile_get_events, profileGetEvents);
 SAME_SLOT(profile_get_sub_events, profileGetSubEvents);
 SAME_SLOT(profile_get_event_data, profileGetEventData);
 SAME_SLOT(profile_free, profileFree);
+SAME_SLOT(mem_register, memRegister);
+SAME_SLOT(mem_deregister, memDeRegister);
 SAME_SLOT(log_create, logCreate);
 SAME_SLOT(log_free, logFree);
 SAME_SLOT(device_get_infrastructure, deviceGetInfrastructure);
@@ -116,6 +118,27 @@ static_assert(offsetof(abi::Provider, backend) ==
                   offsetof(QnnInterface_t, apiVersion) + offsetof(Qnn_ApiVersion_t, backendApiVersion),
               "Qnn_ApiVersion_t.backendApiVersion has moved");
 SAME_PLACE(abi::Provider, table, QnnInterface_t, QNN_INTERFACE_VER_NAME);
+
+// --- registered memory
+SAME_TENSOR_PLACE(mem_handle, memHandle);
+SAME_VALUE(abi::kMemHandle, QNN_TENSORMEMTYPE_MEMHANDLE);
+SAME_SIZE(abi::MemDescriptor, Qnn_MemDescriptor_t);
+static_assert(offsetof(abi::MemDescriptor, dimensions) ==
+                  offsetof(Qnn_MemDescriptor_t, memShape) + offsetof(Qnn_MemShape_t, dimSize),
+              "Qnn_MemShape_t.dimSize has moved");
+SAME_PLACE(abi::MemDescriptor, data_type, Qnn_MemDescriptor_t, dataType);
+SAME_PLACE(abi::MemDescriptor, mem_type, Qnn_MemDescriptor_t, memType);
+SAME_PLACE(abi::MemDescriptor, custom, Qnn_MemDescriptor_t, customInfo);
+SAME_VALUE(abi::kMemDescriptorCustom, QNN_MEM_TYPE_CUSTOM);
+SAME_SIZE(abi::HtpSharedBuffer, QnnMemHtp_Descriptor_t);
+SAME_PLACE(abi::HtpSharedBuffer, size, QnnMemHtp_Descriptor_t, size);
+static_assert(offsetof(abi::HtpSharedBuffer, fd) ==
+                  offsetof(QnnMemHtp_Descriptor_t, sharedBufferConfig) + offsetof(QnnHtpMem_SharedBufferConfig_t, fd),
+              "QnnHtpMem_SharedBufferConfig_t.fd has moved");
+static_assert(offsetof(abi::HtpSharedBuffer, offset) == offsetof(QnnMemHtp_Descriptor_t, sharedBufferConfig) +
+                                                            offsetof(QnnHtpMem_SharedBufferConfig_t, offset),
+              "QnnHtpMem_SharedBufferConfig_t.offset has moved");
+SAME_VALUE(abi::kHtpMemSharedBuffer, QNN_HTP_MEM_SHARED_BUFFER);
 
 // --- options
 SAME_SIZE(abi::Config, QnnDevice_Config_t);

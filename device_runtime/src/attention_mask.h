@@ -9,32 +9,26 @@
 // A padding row sees at least itself, so no row is masked throughout.
 #pragma once
 
-#include "aligned_buffer.h"
 #include "encoding.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace snapgate {
 
 class AttentionMask {
   public:
-    static Result<AttentionMask> create(const Encoding& encoding, double mask_value, std::uint32_t n_tokens,
-                                        std::uint32_t context_length);
+    // `mask` (n_tokens * context_length elements) is borrowed, and filled for an empty cache.
+    AttentionMask(std::byte* mask, const Encoding& encoding, double mask_value, std::uint32_t n_tokens,
+                  std::uint32_t context_length) noexcept;
 
     // Makes exactly the first `n_past` cache columns visible. Touches only the columns that change.
     void show_past(std::uint32_t n_past) noexcept;
 
-    const AlignedBuffer& buffer() const noexcept { return buffer_; }
-
   private:
-    AttentionMask(AlignedBuffer buffer, std::size_t element_bytes, std::uint32_t visible, std::uint32_t masked,
-                  std::uint32_t n_tokens, std::uint32_t context_length) noexcept
-        : buffer_(std::move(buffer)), element_bytes_(element_bytes), visible_(visible), masked_(masked),
-          n_tokens_(n_tokens), context_length_(context_length) {}
-
     void fill_columns(std::uint32_t row, std::uint32_t first, std::uint32_t end, std::uint32_t raw) noexcept;
 
-    AlignedBuffer buffer_;
+    std::byte* mask_;
     std::size_t element_bytes_;
     std::uint32_t visible_; // raw
     std::uint32_t masked_;  // raw

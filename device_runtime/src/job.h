@@ -84,6 +84,9 @@ enum class PerformanceMode {
 enum class GraphPriority { kLow, kNormal, kNormalHigh, kHigh };
 enum class Profiling { kOff, kBasic, kDetailed, kLinting };
 
+// kAuto: memory shared with the DSP where the phone has it.
+enum class TensorMemory { kAuto, kHeap };
+
 const char* name_of(PerformanceMode mode) noexcept;
 const char* name_of(GraphPriority priority) noexcept;
 const char* name_of(Profiling profiling) noexcept;
@@ -98,6 +101,7 @@ struct JobOptions {
     std::optional<std::uint32_t> rpc_polling_us;   // likewise; 0: no vote
     std::optional<GraphPriority> graph_priority;   // nothing: the library's default
     Profiling profiling = Profiling::kOff;
+    TensorMemory memory = TensorMemory::kAuto;
     std::vector<std::uint32_t> cpu_affinity; // cores of the thread that works; empty: any
 };
 

@@ -363,6 +363,9 @@ JobOptions read_options(const json& object, const std::string& path) {
     if (reader.has("profiling")) {
         options.profiling = choose(reader, "profiling", kProfilings);
     }
+    if (reader.has("memory")) {
+        options.memory = reader.choice("memory", {"auto", "heap"}) == 0 ? TensorMemory::kAuto : TensorMemory::kHeap;
+    }
     if (reader.has("cpu_affinity")) {
         const json& cores = reader.array("cpu_affinity");
         if (cores.size() > kMaxCores) {

@@ -33,7 +33,8 @@ void store_column(std::byte* keys, const std::byte* new_keys, std::size_t n_rows
 
 } // namespace
 
-Result<KvCache> KvCache::create(const KvShape& shape, const std::vector<KvLayerElements>& layers) {
+Result<KvCache> KvCache::create(const KvShape& shape, const std::vector<KvLayerElements>& layers,
+                                const RpcMemory* source) {
     // find_tensors has kept every tensor of the job below 4 GiB, and there are few layers: 64 bits are enough.
     const std::uint64_t n_elements = static_cast<std::uint64_t>(shape.n_kv_heads) * shape.head_dim * shape.max_columns;
     std::vector<Layer> placed;
@@ -47,7 +48,7 @@ Result<KvCache> KvCache::create(const KvShape& shape, const std::vector<KvLayerE
         end += round_up_to_alignment(n_elements * elements.value.n_bytes);
         placed.push_back(layer);
     }
-    auto pool = AlignedBuffer::allocate(end, "KV pool");
+    auto pool = AlignedBuffer::allocate(end, "KV pool", source);
     if (!pool) {
         return std::move(pool).fault();
     }

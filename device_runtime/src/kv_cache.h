@@ -52,7 +52,9 @@ struct KvOutputs {
 
 class KvCache {
   public:
-    static Result<KvCache> create(const KvShape& shape, const std::vector<KvLayerElements>& layers);
+    // The pool lies in memory of `source`, or of the heap where that is null.
+    static Result<KvCache> create(const KvShape& shape, const std::vector<KvLayerElements>& layers,
+                                  const RpcMemory* source = nullptr);
 
     // Empties the cache and lays it out for graphs that read `columns` columns.
     void reset(std::uint32_t columns) noexcept;
@@ -87,6 +89,8 @@ class KvCache {
     std::uint32_t columns() const noexcept { return columns_; }
 
     std::uint32_t max_columns() const noexcept { return shape_.max_columns; }
+
+    const AlignedBuffer& pool() const noexcept { return pool_; }
 
     std::uint64_t pool_bytes() const noexcept { return pool_.size(); }
 

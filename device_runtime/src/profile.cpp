@@ -87,11 +87,11 @@ Profile create_profile(const abi::CoreTable& table, const Backend& backend, Prof
     return Profile(handle, {&table});
 }
 
-std::vector<ProfileEventRecord> read_events(const abi::CoreTable& table, const Profile& profile) {
+std::vector<ProfileEventRecord> read_events(const abi::CoreTable& table, abi::Handle profile) {
     std::vector<ProfileEventRecord> events;
     const std::uint64_t* ids = nullptr;
     std::uint32_t n_ids = 0;
-    if (profile != nullptr && error_number(table.profile_get_events(profile.get(), &ids, &n_ids)) == 0) {
+    if (profile != nullptr && error_number(table.profile_get_events(profile, &ids, &n_ids)) == 0) {
         add_events(table, ids, n_ids, 0, events);
     }
     return events;

@@ -16,6 +16,6 @@ Profile create_profile(const abi::CoreTable& table, const Backend& backend, Prof
                        std::vector<ControlSetting>& settings);
 
 // The events of the last execution, each before those it is made of (`depth`); at most 65536.
-std::vector<ProfileEventRecord> read_events(const abi::CoreTable& table, const Profile& profile);
+std::vector<ProfileEventRecord> read_events(const abi::CoreTable& table, abi::Handle profile);
 
 } // namespace snapgate::qnn

@@ -41,7 +41,7 @@ static_assert(sizeof(Version) == 12);
 
 enum TensorType : std::uint32_t { kAppWrite = 0, kAppRead = 1 };
 
-enum MemType : std::uint32_t { kMemRaw = 0 };
+enum MemType : std::uint32_t { kMemRaw = 0, kMemHandle = 1 };
 
 constexpr std::uint32_t kSparseLayoutNone = 0x7FFFFFFF;
 
@@ -99,7 +99,12 @@ struct Tensor {
     const std::uint32_t* dimensions;
     std::uint32_t mem_type;
     std::uint32_t pad4;
-    ClientBuffer client_buffer;
+
+    union {
+        ClientBuffer client_buffer;
+        Handle mem_handle; // with kMemHandle
+    };
+
     const std::uint8_t* is_dynamic_dimensions;
     std::uint32_t sparse_layout;
     std::uint32_t sparse_n_specified;
@@ -111,6 +116,41 @@ static_assert(sizeof(Tensor) == 144 && offsetof(Tensor, name) == 16 && offsetof(
 static_assert(offsetof(Tensor, rank) == 80 && offsetof(Tensor, dimensions) == 88);
 static_assert(offsetof(Tensor, mem_type) == 96 && offsetof(Tensor, client_buffer) == 104);
 static_assert(offsetof(Tensor, is_dynamic_dimensions) == 120 && offsetof(Tensor, sparse_layout) == 128);
+
+// --- registered memory
+// ---------------------------------------------------------------------------------------------
+
+// A tensor's memory as memRegister is told of it. The HTP takes a part of a DMA-buf as its custom kind.
+struct MemDescriptor {
+    std::uint32_t n_dimensions;
+    std::uint32_t pad;
+    const std::uint32_t* dimensions;
+    const char* shape_config; // null
+    std::uint32_t data_type;
+    std::uint32_t mem_type;
+
+    union {
+        const void* custom;
+        std::uint64_t longest[2];
+    };
+};
+
+static_assert(sizeof(MemDescriptor) == 48 && offsetof(MemDescriptor, dimensions) == 8);
+static_assert(offsetof(MemDescriptor, data_type) == 24 && offsetof(MemDescriptor, custom) == 32);
+constexpr std::uint32_t kMemDescriptorCustom = 2;
+
+struct HtpSharedBuffer {
+    std::uint32_t type;
+    std::uint32_t pad0;
+    std::uint64_t size; // of the whole DMA-buf
+    std::int32_t fd;
+    std::uint32_t pad1;
+    std::uint64_t offset; // of the tensor in it
+};
+
+static_assert(sizeof(HtpSharedBuffer) == 32 && offsetof(HtpSharedBuffer, fd) == 16);
+static_assert(offsetof(HtpSharedBuffer, offset) == 24);
+constexpr std::uint32_t kHtpMemSharedBuffer = 1;
 
 // --- configuration
 // -------------------------------------------------------------------------------------------------
@@ -263,7 +303,8 @@ struct CoreTable {
     ErrorCode (*profile_get_event_data)(std::uint64_t event, ProfileEvent* data);
     UnusedSlot profile_get_extended_event_data;
     ErrorCode (*profile_free)(Handle profile);
-    UnusedSlot mem_unused[2]; // 35-36
+    ErrorCode (*mem_register)(Handle context, const MemDescriptor* descriptors, std::uint32_t n, Handle* handles);
+    ErrorCode (*mem_deregister)(const Handle* handles, std::uint32_t n);
     UnusedSlot device_info_unused[2];
     ErrorCode (*device_get_infrastructure)(const HtpInfrastructure** infrastructure);
     ErrorCode (*device_create)(Handle log, const Config** config, Handle* device);
@@ -278,6 +319,7 @@ static_assert(offsetof(CoreTable, context_create_from_binary) == 13 * 8);
 static_assert(offsetof(CoreTable, graph_retrieve) == 20 * 8 && offsetof(CoreTable, graph_execute) == 21 * 8);
 static_assert(offsetof(CoreTable, graph_set_config) == 17 * 8 && offsetof(CoreTable, profile_create) == 28 * 8);
 static_assert(offsetof(CoreTable, profile_get_events) == 30 * 8 && offsetof(CoreTable, profile_free) == 34 * 8);
+static_assert(offsetof(CoreTable, mem_register) == 35 * 8 && offsetof(CoreTable, mem_deregister) == 36 * 8);
 static_assert(offsetof(CoreTable, log_create) == 25 * 8 && offsetof(CoreTable, log_free) == 27 * 8);
 static_assert(offsetof(CoreTable, device_get_infrastructure) == 39 * 8);
 static_assert(offsetof(CoreTable, device_create) == 40 * 8 && offsetof(CoreTable, device_free) == 43 * 8);

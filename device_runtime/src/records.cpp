@@ -154,7 +154,10 @@ std::string to_line(const BuffersRecord& record) {
                     {"kv_pool_bytes", record.kv_pool_bytes},
                     {"io_bytes", record.io_bytes},
                     {"n_tensors", record.n_tensors},
-                    {"registered", record.registered}});
+                    {"registered", record.registered},
+                    {"memory", record.memory},
+                    {"n_registered", record.n_registered},
+                    {"fallback", or_null(record.fallback)}});
 }
 
 std::string to_line(const MemoryRecord& record) {

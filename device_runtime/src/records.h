@@ -88,6 +88,9 @@ struct BuffersRecord {
     std::uint64_t io_bytes = 0;
     std::uint64_t n_tensors = 0;
     bool registered = false;
+    std::string memory; // "rpcmem" or "heap"
+    std::uint64_t n_registered = 0;
+    std::optional<std::string> fallback; // why shared memory was wanted and is not used
 };
 
 struct MemoryRecord {

@@ -15,6 +15,7 @@
 #include "stamp_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -139,6 +140,20 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
     return records.write(read_process_memory("end"));
 }
 
+// By way of the stack: the kernel may not take the address of memory that a driver handed out.
+bool write_copied(int fd, Span<const std::byte> bytes) noexcept {
+    std::array<std::byte, 16384> part{};
+    for (std::size_t done = 0; done < bytes.size();) {
+        const std::size_t n = std::min(part.size(), bytes.size() - done);
+        std::memcpy(part.data(), bytes.data() + done, n);
+        if (!write_fully(fd, part.data(), n)) {
+            return false;
+        }
+        done += n;
+    }
+    return true;
+}
+
 Status dump_cache(KvCache& cache, const std::string& folder) {
     const std::string path = folder + "/kv_cache.bin";
     const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -146,7 +161,7 @@ Status dump_cache(KvCache& cache, const std::string& folder) {
     cache.use_columns(cache.max_columns());
     for (std::size_t layer = 0; written && layer < cache.n_layers(); ++layer) {
         for (const Span<const std::byte> rows : {cache.key_rows(layer), cache.value_rows(layer)}) {
-            written = written && write_fully(file.get(), rows.data(), rows.size());
+            written = written && write_copied(file.get(), rows);
         }
     }
     if (!written) {

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "graph_shape.h"
 #include "library_builds.h"
+#include "log.h"
 #include "process_memory.h"
 #include "progress.h"
 #include "qnn_codes.h"
@@ -49,6 +50,8 @@ KvElement kv_element(const TensorSpec& spec) noexcept {
     return element;
 }
 
+std::string reason_of(const Fault& fault) { return fault.where + ": " + fault.what + ": " + fault.found; }
+
 // Whether the job contradicts itself: checked before any library is opened.
 Status check_job_graphs(const Job& job) {
     std::vector<GraphTensors> all;
@@ -79,6 +82,14 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
             return std::move(system).fault();
         }
         platform->system_library_.emplace(*std::move(system));
+        if (options.memory == TensorMemory::kAuto) {
+            auto shared = RpcMemory::open(kRpcLibrary);
+            if (shared) {
+                platform->shared_memory_.emplace(*std::move(shared));
+            } else {
+                platform->no_shared_memory_ = reason_of(shared.fault());
+            }
+        }
         return {};
     }));
     const qnn::abi::CoreTable& table = platform->table();
@@ -107,9 +118,10 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
     for (const ControlSetting& setting : platform->settings_) {
         accepted = accepted && setting.accepted;
     }
-    SNAPGATE_TRY(records.write(PlatformRecord{library.provider_name(), library.core_version(),
-                                              library.backend_version(), platform->system().version(),
-                                              library.build_id(), device_config, name_of(mode), accepted, "heap"}));
+    SNAPGATE_TRY(
+        records.write(PlatformRecord{library.provider_name(), library.core_version(), library.backend_version(),
+                                     platform->system().version(), library.build_id(), device_config, name_of(mode),
+                                     accepted, platform->shared_memory() != nullptr ? "rpcmem" : "heap"}));
     return platform;
 }
 
@@ -191,8 +203,7 @@ Status Session::create_contexts(RecordWriter& records) {
     return {};
 }
 
-Status Session::retrieve_graphs(const Job& job, RecordWriter& records,
-                                std::map<std::uint32_t, std::vector<LoadedGraph>>& steps) {
+Status Session::retrieve_graphs(const Job& job, RecordWriter& records, Steps& steps) {
     std::vector<ControlSetting>& settings = platform_->settings();
     for (std::size_t i = 0; i < binaries_.size(); ++i) {
         const std::vector<GraphSpec>& specs = binaries_[i].spec->graphs;
@@ -207,44 +218,77 @@ Status Session::retrieve_graphs(const Job& job, RecordWriter& records,
                 settings.push_back(
                     qnn::set_priority(platform_->table(), *handle, specs[j].name, *job.options.graph_priority));
             }
-            auto profile = qnn::create_profile(platform_->table(), platform_->backend(), job.options.profiling,
-                                               specs[j].name, settings);
-            steps[specs[j].n_tokens].push_back({*handle, &specs[j], binaries_[i].graphs[j], std::move(profile)});
+            profiles_.push_back(qnn::create_profile(platform_->table(), platform_->backend(), job.options.profiling,
+                                                    specs[j].name, settings));
+            steps[specs[j].n_tokens].push_back(
+                {*handle, &specs[j], binaries_[i].graphs[j], contexts_[i].get(), profiles_.back().get()});
         }
     }
     return {};
 }
 
-Status Session::create_graphs(const Job& job, RecordWriter& records) {
-    std::map<std::uint32_t, std::vector<LoadedGraph>> steps; // by the number of tokens
-    SNAPGATE_TRY(retrieve_graphs(job, records, steps));
-    const auto allocate = [&]() -> Status {
-        auto tensors = find_tensors(steps_of(job.contexts)[0], job.model); // encodings are the same in every step
-        if (!tensors) {
-            return std::move(tensors).fault();
+// All of it in one kind of memory: what is half registered is hard to reason about.
+Status Session::create_buffers(const Job& job, const Steps& steps, const RpcMemory* shared) {
+    auto tensors = find_tensors(steps_of(job.contexts)[0], job.model); // encodings are the same in every step
+    if (!tensors) {
+        return std::move(tensors).fault();
+    }
+    std::vector<KvLayerElements> layers;
+    for (std::size_t layer = 0; layer < job.model.n_layers; ++layer) {
+        layers.push_back({kv_element(*tensors->past_keys[layer]), kv_element(*tensors->past_values[layer])});
+    }
+    auto cache = KvCache::create(
+        {job.model.n_kv_heads, job.model.head_dim, job.model.context_length, job.model.context_length - 1}, layers,
+        shared);
+    if (!cache) {
+        return std::move(cache).fault();
+    }
+    cache_.emplace(*std::move(cache));
+    registrations_.emplace(platform_->table());
+    for (const auto& [n_tokens, graphs] : steps) {
+        auto graph =
+            StepGraph::create(platform_->table(), graphs, job.model, rope_, *cache_, {shared, &*registrations_});
+        if (!graph) {
+            return std::move(graph).fault();
         }
-        std::vector<KvLayerElements> layers;
-        for (std::size_t layer = 0; layer < job.model.n_layers; ++layer) {
-            layers.push_back({kv_element(*tensors->past_keys[layer]), kv_element(*tensors->past_values[layer])});
-        }
-        auto cache = KvCache::create(
-            {job.model.n_kv_heads, job.model.head_dim, job.model.context_length, job.model.context_length - 1}, layers);
-        if (!cache) {
-            return std::move(cache).fault();
-        }
-        cache_.emplace(*std::move(cache));
-        for (auto& [n_tokens, graphs] : steps) {
-            auto graph = StepGraph::create(platform_->table(), std::move(graphs), job.model, rope_, *cache_);
-            if (!graph) {
-                return std::move(graph).fault();
-            }
-            graphs_.push_back(*std::move(graph));
-        }
-        return {};
-    };
-    SNAPGATE_TRY(timed_phase(records, "buffers", "", allocate));
+        graphs_.push_back(*std::move(graph));
+    }
+    return {};
+}
 
-    BuffersRecord buffers{kTensorAlignment, cache_->pool_bytes(), 0, 0, false};
+void Session::free_buffers() noexcept {
+    registrations_.reset();
+    graphs_.clear();
+    cache_.reset();
+}
+
+Status Session::create_graphs(const Job& job, RecordWriter& records) {
+    Steps steps;
+    SNAPGATE_TRY(retrieve_graphs(job, records, steps));
+    const RpcMemory* shared = platform_->shared_memory();
+    std::optional<std::string> fallback = platform_->no_shared_memory();
+    SNAPGATE_TRY(timed_phase(records, "buffers", "", [&]() -> Status {
+        if (shared != nullptr) {
+            const Status status = create_buffers(job, steps, shared);
+            if (status) {
+                return {};
+            }
+            fallback = reason_of(status.fault());
+            log_line("warning", "tensors lie in plain memory: " + *fallback);
+            shared = nullptr;
+            free_buffers();
+        }
+        return create_buffers(job, steps, nullptr);
+    }));
+
+    BuffersRecord buffers{kTensorAlignment,
+                          cache_->pool_bytes(),
+                          0,
+                          0,
+                          shared != nullptr,
+                          shared != nullptr ? "rpcmem" : "heap",
+                          registrations_->size(),
+                          fallback};
     for (std::size_t i = 0; i < graphs_.size(); ++i) {
         buffers.io_bytes += graphs_[i].io_bytes();
         buffers.n_tensors += graphs_[i].n_tensors();

@@ -10,6 +10,7 @@
 #include "qnn_objects.h"
 #include "record_writer.h"
 #include "result.h"
+#include "rpc_memory.h"
 #include "step_graph.h"
 
 #include <map>
@@ -23,6 +24,7 @@ namespace snapgate {
 // The QNN libraries and the device, opened. Members are declared in the order of opening and so freed in reverse.
 class Platform {
   public:
+    // Opens, besides, the library of shared memory where the options want it and the phone has it.
     // Writes a phase record for each step and the platform record. Without a SoC number (a probe) the device is
     // opened as the library chooses.
     static Result<std::unique_ptr<Platform>> open(const std::string& backend_library, const std::string& system_library,
@@ -40,9 +42,16 @@ class Platform {
 
     const qnn::Device& device() const noexcept { return device_; }
 
+    // Null where there is none; then `no_shared_memory()` says why, if it was wanted.
+    const RpcMemory* shared_memory() const noexcept { return shared_memory_ ? &*shared_memory_ : nullptr; }
+
+    const std::optional<std::string>& no_shared_memory() const noexcept { return no_shared_memory_; }
+
   private:
     Platform() = default;
 
+    std::optional<RpcMemory> shared_memory_;
+    std::optional<std::string> no_shared_memory_;
     std::optional<qnn::BackendLibrary> backend_library_;
     std::optional<qnn::SystemLibrary> system_library_;
     qnn::Log log_;
@@ -78,22 +87,27 @@ class Session {
         std::vector<const qnn::GraphInfo*> graphs; // as in spec->graphs; into info
     };
 
+    using Steps = std::map<std::uint32_t, std::vector<LoadedGraph>>; // by the number of tokens
+
     Session() = default;
 
     Status load_binaries(const Job& job, RecordWriter& records);
     Status load_rope(const JobModel& model, RecordWriter& records);
     Status create_contexts(RecordWriter& records);
     Status create_graphs(const Job& job, RecordWriter& records);
-    Status retrieve_graphs(const Job& job, RecordWriter& records,
-                           std::map<std::uint32_t, std::vector<LoadedGraph>>& steps);
+    Status retrieve_graphs(const Job& job, RecordWriter& records, Steps& steps);
+    Status create_buffers(const Job& job, const Steps& steps, const RpcMemory* shared);
+    void free_buffers() noexcept;
 
     std::unique_ptr<Platform> platform_;
     std::vector<Binary> binaries_; // mapped until the contexts are gone
     std::optional<MappedFile> rope_file_;
     RopeReals rope_;
     std::vector<qnn::Context> contexts_; // as binaries_
+    std::vector<qnn::Profile> profiles_; // of all graphs
     std::optional<KvCache> cache_;
     std::vector<StepGraph> graphs_;
+    std::optional<qnn::MemoryRegistrations> registrations_; // of the memory above: given back before it is freed
     std::size_t chunk_index_ = 0;
     std::size_t single_index_ = 0;
 };

@@ -11,10 +11,7 @@ namespace {
 
 namespace abi = qnn::abi;
 
-// The memory of each tensor of a graph, by the tensor's name.
-using Bindings = std::map<std::string, std::byte*>;
-
-abi::Tensor describe(const qnn::TensorInfo& info, std::byte* data, std::uint32_t n_bytes) noexcept {
+abi::Tensor describe(const qnn::TensorInfo& info) noexcept {
     abi::Tensor tensor{};
     tensor.version = info.version;
     tensor.id = info.id;
@@ -27,15 +24,43 @@ abi::Tensor describe(const qnn::TensorInfo& info, std::byte* data, std::uint32_t
     tensor.quantize.scale_offset = {info.scale, info.offset};
     tensor.rank = static_cast<std::uint32_t>(info.dimensions.size());
     tensor.dimensions = info.dimensions.data();
-    tensor.mem_type = abi::kMemRaw;
-    tensor.client_buffer = {data, n_bytes};
     tensor.sparse_layout = abi::kSparseLayoutNone;
     return tensor;
 }
 
+// The memory of each tensor of a step, by the tensor's name: parts of one block, and of the cache.
+class Layout {
+  public:
+    // find_tensors has kept every tensor below 4 GiB, and there are few: 64 bits are enough.
+    void add(const TensorSpec& spec) {
+        offsets_[spec.name] = n_bytes_;
+        n_bytes_ += round_up_to_alignment(spec.n_bytes().value_or(0));
+    }
+
+    std::uint64_t n_bytes() const noexcept { return n_bytes_; }
+
+    void place(const AlignedBuffer& block) {
+        for (const auto& [name, offset] : offsets_) {
+            places_[name] = {&block, block.data() + offset};
+        }
+    }
+
+    void bind(const TensorSpec& spec, const AlignedBuffer& block, std::byte* data) {
+        places_[spec.name] = {&block, data};
+    }
+
+    const qnn::Place& operator[](const std::string& name) const { return places_.at(name); }
+
+  private:
+    std::map<std::string, std::uint64_t> offsets_;
+    std::map<std::string, qnn::Place> places_;
+    std::uint64_t n_bytes_ = 0;
+};
+
 // One QNN tensor per entry of `infos`, in that order. find_tensors has checked that every size fits 32 bits.
-std::vector<abi::Tensor> bind_tensors(const std::vector<qnn::TensorInfo>& infos, const std::vector<TensorSpec>& specs,
-                                      const Bindings& bindings) {
+Result<std::vector<abi::Tensor>> bind_tensors(const LoadedGraph& graph, const std::vector<qnn::TensorInfo>& infos,
+                                              const std::vector<TensorSpec>& specs, const Layout& layout,
+                                              const MemorySource& source) {
     std::map<std::string, std::uint32_t> sizes;
     for (const TensorSpec& spec : specs) {
         sizes[spec.name] = static_cast<std::uint32_t>(spec.n_bytes().value_or(0));
@@ -43,40 +68,29 @@ std::vector<abi::Tensor> bind_tensors(const std::vector<qnn::TensorInfo>& infos,
     std::vector<abi::Tensor> tensors;
     tensors.reserve(infos.size());
     for (const qnn::TensorInfo& info : infos) {
-        tensors.push_back(describe(info, bindings.at(info.name), sizes.at(info.name)));
+        abi::Tensor tensor = describe(info);
+        const qnn::Place& place = layout[info.name];
+        if (source.rpc != nullptr) {
+            auto handle = source.registrations->add(graph.context, graph.spec->name, info, place);
+            if (!handle) {
+                return std::move(handle).fault();
+            }
+            tensor.mem_type = abi::kMemHandle;
+            tensor.mem_handle = *handle;
+        } else {
+            tensor.mem_type = abi::kMemRaw;
+            tensor.client_buffer = {place.data, sizes.at(info.name)};
+        }
+        tensors.push_back(tensor);
     }
     return tensors;
 }
 
-// Buffers of one graph, counted as they are made.
-class Allocator {
-  public:
-    Status allocate(const TensorSpec& spec, AlignedBuffer& target) {
-        auto buffer = AlignedBuffer::allocate(spec.n_bytes().value_or(0), spec.name.c_str());
-        if (!buffer) {
-            return std::move(buffer).fault();
-        }
-        target = *std::move(buffer);
-        total_ += round_up_to_alignment(target.size());
-        bindings_[spec.name] = target.data();
-        return {};
-    }
-
-    void bind(const TensorSpec& spec, std::byte* data) { bindings_[spec.name] = data; }
-
-    std::uint64_t total() const noexcept { return total_; }
-
-    const Bindings& bindings() const noexcept { return bindings_; }
-
-  private:
-    Bindings bindings_;
-    std::uint64_t total_ = 0;
-};
-
 } // namespace
 
-Result<StepGraph> StepGraph::create(const abi::CoreTable& table, std::vector<LoadedGraph> graphs, const JobModel& model,
-                                    const RopeReals& rope, const KvCache& cache) {
+Result<StepGraph> StepGraph::create(const abi::CoreTable& table, const std::vector<LoadedGraph>& graphs,
+                                    const JobModel& model, const RopeReals& rope, const KvCache& cache,
+                                    const MemorySource& source) {
     Shards specs;
     for (const LoadedGraph& loaded : graphs) {
         specs.push_back(loaded.spec);
@@ -86,11 +100,6 @@ Result<StepGraph> StepGraph::create(const abi::CoreTable& table, std::vector<Loa
         return std::move(tensors).fault();
     }
     const GraphSpec& spec = *specs[0];
-    auto mask = AttentionMask::create(encoding_of(*tensors->attention_mask), model.mask_value, spec.n_tokens,
-                                      model.context_length);
-    if (!mask) {
-        return std::move(mask).fault();
-    }
     auto cos_table = RopeTable::create(rope.cos, encoding_of(*tensors->cos), model.head_dim / 2);
     if (!cos_table) {
         return std::move(cos_table).fault();
@@ -99,61 +108,78 @@ Result<StepGraph> StepGraph::create(const abi::CoreTable& table, std::vector<Loa
     if (!sin_table) {
         return std::move(sin_table).fault();
     }
-    StepGraph graph(*std::move(mask), *std::move(cos_table), *std::move(sin_table));
+    Layout layout;
+    for (const TensorSpec* tensor :
+         {tensors->input_ids, tensors->attention_mask, tensors->cos, tensors->sin, tensors->logits}) {
+        layout.add(*tensor);
+    }
+    for (std::size_t layer = 0; layer < model.n_layers; ++layer) {
+        layout.add(*tensors->keys[layer]);
+        layout.add(*tensors->values[layer]);
+    }
+    for (const TensorSpec* tap : tensors->taps) {
+        layout.add(*tap);
+    }
+    auto memory = AlignedBuffer::allocate(layout.n_bytes(), ("tensors of " + spec.name).c_str(), source.rpc);
+    if (!memory) {
+        return std::move(memory).fault();
+    }
+    layout.place(*memory);
+    const AttentionMask mask(layout[tensors->attention_mask->name].data, encoding_of(*tensors->attention_mask),
+                             model.mask_value, spec.n_tokens, model.context_length);
+    StepGraph graph(*std::move(memory), mask, *std::move(cos_table), *std::move(sin_table));
+    layout.place(graph.memory_); // where the block is owned from now on, at the same address
     graph.table_ = &table;
     graph.name_ = spec.name;
     graph.n_tokens_ = spec.n_tokens;
     graph.past_columns_ = model.context_length - spec.n_tokens;
     graph.vocab_size_ = model.vocab_size;
     graph.logits_encoding_ = encoding_of(*tensors->logits);
-
-    Allocator memory;
-    memory.bind(*tensors->attention_mask, graph.mask_.buffer().data());
-    SNAPGATE_TRY(memory.allocate(*tensors->input_ids, graph.ids_));
-    SNAPGATE_TRY(memory.allocate(*tensors->cos, graph.cos_));
-    SNAPGATE_TRY(memory.allocate(*tensors->sin, graph.sin_));
-    SNAPGATE_TRY(memory.allocate(*tensors->logits, graph.logits_));
-    graph.keys_.resize(model.n_layers);
-    graph.values_.resize(model.n_layers);
+    graph.ids_ = layout[tensors->input_ids->name].data;
+    graph.cos_ = layout[tensors->cos->name].data;
+    graph.sin_ = layout[tensors->sin->name].data;
+    graph.logits_ = layout[tensors->logits->name].data;
     for (std::size_t layer = 0; layer < model.n_layers; ++layer) {
-        memory.bind(*tensors->past_keys[layer], cache.keys(layer));
-        memory.bind(*tensors->past_values[layer], cache.values(layer));
-        SNAPGATE_TRY(memory.allocate(*tensors->keys[layer], graph.keys_[layer]));
-        SNAPGATE_TRY(memory.allocate(*tensors->values[layer], graph.values_[layer]));
-        graph.kv_outputs_.push_back({graph.keys_[layer].data(), graph.values_[layer].data()});
+        layout.bind(*tensors->past_keys[layer], cache.pool(), cache.keys(layer));
+        layout.bind(*tensors->past_values[layer], cache.pool(), cache.values(layer));
+        graph.kv_outputs_.push_back(
+            {layout[tensors->keys[layer]->name].data, layout[tensors->values[layer]->name].data});
     }
-    graph.taps_.resize(tensors->taps.size());
-    for (std::size_t i = 0; i < tensors->taps.size(); ++i) {
-        SNAPGATE_TRY(memory.allocate(*tensors->taps[i], graph.taps_[i]));
-    }
-    graph.io_bytes_ = memory.total() + round_up_to_alignment(graph.mask_.buffer().size());
     graph.shards_.reserve(graphs.size());
-    for (LoadedGraph& loaded : graphs) {
+    for (const LoadedGraph& loaded : graphs) {
         for (const TensorSpec& output : loaded.spec->outputs) {
-            const std::byte* data = memory.bindings().at(output.name);
+            const std::byte* data = layout[output.name].data;
             graph.outputs_by_name_.insert({output.name, {&output, {data, output.n_bytes().value_or(0)}}});
         }
-        graph.shards_.push_back({loaded.handle, loaded.spec->name, std::move(loaded.profile), *loaded.info, {}, {}});
+        graph.shards_.push_back({loaded.handle, loaded.spec->name, loaded.profile, *loaded.info, {}, {}});
         Shard& shard = graph.shards_.back();
-        shard.inputs = bind_tensors(shard.info.inputs, loaded.spec->inputs, memory.bindings());
-        shard.outputs = bind_tensors(shard.info.outputs, loaded.spec->outputs, memory.bindings());
+        auto inputs = bind_tensors(loaded, shard.info.inputs, loaded.spec->inputs, layout, source);
+        if (!inputs) {
+            return std::move(inputs).fault();
+        }
+        auto outputs = bind_tensors(loaded, shard.info.outputs, loaded.spec->outputs, layout, source);
+        if (!outputs) {
+            return std::move(outputs).fault();
+        }
+        shard.inputs = *std::move(inputs);
+        shard.outputs = *std::move(outputs);
     }
     return graph;
 }
 
 Status StepGraph::step(Span<const std::int32_t> tokens, std::uint32_t n_past) {
     constexpr std::int32_t kPaddingId = 0;
-    auto* ids = reinterpret_cast<std::int32_t*>(ids_.data());
+    auto* ids = reinterpret_cast<std::int32_t*>(ids_);
     std::copy(tokens.begin(), tokens.end(), ids);
     std::fill(ids + tokens.size(), ids + n_tokens_, kPaddingId);
     mask_.show_past(n_past);
-    cos_table_.copy_rows(n_past, n_tokens_, cos_.data());
-    sin_table_.copy_rows(n_past, n_tokens_, sin_.data());
+    cos_table_.copy_rows(n_past, n_tokens_, cos_);
+    sin_table_.copy_rows(n_past, n_tokens_, sin_);
     last_position_ = n_past;
     for (Shard& shard : shards_) {
         const abi::ErrorCode code = table_->graph_execute(
             shard.graph, shard.inputs.data(), static_cast<std::uint32_t>(shard.inputs.size()), shard.outputs.data(),
-            static_cast<std::uint32_t>(shard.outputs.size()), shard.profile.get(), nullptr);
+            static_cast<std::uint32_t>(shard.outputs.size()), shard.profile, nullptr);
         if (qnn::error_number(code) != 0) {
             return qnn::call_fault(ExitCode::kExecuteFailed, shard.name + " at position " + std::to_string(n_past),
                                    "graphExecute", code, "look at the first error above, then run the job once more");
@@ -191,7 +217,7 @@ std::optional<GraphOutput> StepGraph::output(const std::string& name) const {
 
 LogitsRow StepGraph::logits(std::uint32_t index) const noexcept {
     const std::size_t row_bytes = vocab_size_ * logits_encoding_.element_bytes();
-    return {logits_.data() + index * row_bytes, vocab_size_, logits_encoding_};
+    return {logits_ + index * row_bytes, vocab_size_, logits_encoding_};
 }
 
 } // namespace snapgate

@@ -8,6 +8,7 @@
 #include "job.h"
 #include "kv_cache.h"
 #include "logits.h"
+#include "memory_registration.h"
 #include "profile.h"
 #include "qnn_abi.h"
 #include "result.h"
@@ -39,15 +40,23 @@ struct LoadedGraph {
     qnn::abi::Handle handle = nullptr; // belongs to the context
     const GraphSpec* spec = nullptr;
     const qnn::GraphInfo* info = nullptr;
-    qnn::Profile profile; // may be empty
+    qnn::abi::Handle context = nullptr; // in which memory is registered
+    qnn::abi::Handle profile = nullptr; // borrowed; may be null
+};
+
+// Where a step's tensors are to lie: in memory of `rpc`, registered; both null: in plain memory.
+struct MemorySource {
+    const RpcMemory* rpc = nullptr;
+    qnn::MemoryRegistrations* registrations = nullptr;
 };
 
 class StepGraph {
   public:
-    // The graphs of one step, in order. The past inputs are bound to `cache`, which must outlive the step and stay
-    // where it is.
-    static Result<StepGraph> create(const qnn::abi::CoreTable& table, std::vector<LoadedGraph> graphs,
-                                    const JobModel& model, const RopeReals& rope, const KvCache& cache);
+    // The graphs of one step, in order. The past inputs are bound to `cache`, which is of the same memory, must outlive
+    // the step and stay where it is.
+    static Result<StepGraph> create(const qnn::abi::CoreTable& table, const std::vector<LoadedGraph>& graphs,
+                                    const JobModel& model, const RopeReals& rope, const KvCache& cache,
+                                    const MemorySource& source);
 
     // Fills the inputs for `tokens` (at most n_tokens(); the rest of the step is padding with id 0) at position
     // `n_past`, and executes. EXECUTE_FAILED carries the QNN code. Allocates nothing on success.
@@ -66,7 +75,7 @@ class StepGraph {
     // Cache columns this graph reads.
     std::uint32_t past_columns() const noexcept { return past_columns_; }
 
-    std::uint64_t io_bytes() const noexcept { return io_bytes_; }
+    std::uint64_t io_bytes() const noexcept { return memory_.size(); }
 
     std::size_t n_tensors() const noexcept;
 
@@ -76,8 +85,8 @@ class StepGraph {
     const std::string& name() const noexcept { return name_; }
 
   private:
-    StepGraph(AttentionMask mask, RopeTable cos_table, RopeTable sin_table)
-        : mask_(std::move(mask)), cos_table_(std::move(cos_table)), sin_table_(std::move(sin_table)) {}
+    StepGraph(AlignedBuffer memory, AttentionMask mask, RopeTable cos_table, RopeTable sin_table)
+        : memory_(std::move(memory)), mask_(mask), cos_table_(std::move(cos_table)), sin_table_(std::move(sin_table)) {}
 
     const qnn::abi::CoreTable* table_ = nullptr;
     std::string name_; // of the first graph
@@ -86,25 +95,22 @@ class StepGraph {
     std::uint32_t past_columns_ = 0;
     std::uint32_t vocab_size_ = 0;
     Encoding logits_encoding_;
-    std::uint64_t io_bytes_ = 0;
 
+    AlignedBuffer memory_; // of all that follows, but for the tables
     AttentionMask mask_;
     RopeTable cos_table_;
     RopeTable sin_table_;
-    AlignedBuffer ids_;
-    AlignedBuffer cos_;
-    AlignedBuffer sin_;
-    AlignedBuffer logits_;
-    std::vector<AlignedBuffer> keys_;
-    std::vector<AlignedBuffer> values_;
-    std::vector<AlignedBuffer> taps_; // outputs that only a dump reads
+    std::byte* ids_ = nullptr;
+    std::byte* cos_ = nullptr;
+    std::byte* sin_ = nullptr;
+    std::byte* logits_ = nullptr;
     std::vector<KvOutputs> kv_outputs_;
     std::map<std::string, GraphOutput> outputs_by_name_;
 
     struct Shard {
         qnn::abi::Handle graph;
         std::string name;
-        qnn::Profile profile;
+        qnn::abi::Handle profile;
         qnn::GraphInfo info; // owns the names and dimensions that the tensors below point to
         std::vector<qnn::abi::Tensor> inputs;
         std::vector<qnn::abi::Tensor> outputs;

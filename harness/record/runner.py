@@ -49,7 +49,8 @@ class Platform:
     performance_mode: str
     performance_accepted: bool
     memory: str
-    """``heap`` (aligned host memory) or ``rpcmem`` (registered shared memory)."""
+    """``rpcmem``: the phone lends memory that host and DSP share; ``heap``: it does not, or was not asked. What the
+    tensors lie in is in ``Buffers``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,12 @@ class Buffers:
     io_bytes: int
     n_tensors: int
     registered: bool
+    memory: str = "heap"
+    """``rpcmem``: shared with the DSP, every tensor registered; ``heap``: plain aligned memory. One for all tensors."""
+    n_registered: int = 0
+    """Handles of registered memory; tensors of one place and shape in one context share theirs."""
+    fallback: str | None = None
+    """Why tensors lie in plain memory although shared memory was wanted: which buffer or tensor, and what it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

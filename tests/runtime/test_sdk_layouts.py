@@ -58,6 +58,11 @@ WRONG = {
         "    void* contextMetadata;\n    uint32_t contextMetadataSize;",
         "QnnSystemContext_BinaryInfoV3_t.contextMetadata has moved",
     ),
+    "a DMA-buf of 32 bits": (
+        "    int32_t fd;\n    uint64_t offset;",
+        "    int32_t fd;\n    uint32_t offset;",
+        "QnnMemHtp_Descriptor_t",
+    ),
     "a core API that the runner refuses": (
         "#define QNN_API_VERSION_MINOR 40",
         "#define QNN_API_VERSION_MINOR 7",

@@ -11,18 +11,34 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 namespace {
 
 namespace abi = snapgate::qnn::abi;
 using namespace standin;
 
-enum class Kind { kLog, kBackend, kDevice, kContext, kProfile };
+enum class Kind { kLog, kBackend, kDevice, kContext, kProfile, kMemory };
+
+// A tensor's part of a DMA-buf, mapped as the DSP would map it: by its descriptor, at an address of its own.
+struct Mapping {
+    abi::Handle context;
+    std::vector<std::uint32_t> dims;
+    std::uint32_t data_type;
+    void* block;
+    std::uint64_t block_bytes;
+    std::uint64_t offset;
+    std::uint64_t n_bytes; // from the offset on
+
+    ~Mapping() { munmap(block, block_bytes); }
+};
 
 struct Object {
     Kind kind;
     std::unique_ptr<Binary> binary;        // contexts only
     std::vector<abi::ProfileEvent> events; // profiles only: the whole, then its parts
+    std::unique_ptr<Mapping> mapping;      // memory only
 };
 
 std::map<abi::Handle, std::unique_ptr<Object>> objects;
@@ -31,7 +47,7 @@ std::set<std::uint32_t> power_ids;
 std::uint32_t last_power_id = 0;
 
 abi::Handle add(Kind kind, std::unique_ptr<Binary> binary = nullptr) {
-    auto object = std::make_unique<Object>(Object{kind, std::move(binary), {}});
+    auto object = std::make_unique<Object>(Object{kind, std::move(binary), {}, nullptr});
     const abi::Handle handle = object.get();
     objects[handle] = std::move(object);
     return handle;
@@ -197,6 +213,11 @@ abi::ErrorCode context_create_from_binary(abi::Handle backend, abi::Handle devic
 
 abi::ErrorCode context_free(abi::Handle context, abi::Handle) {
     enter("contextFree");
+    for (const auto& [handle, object] : objects) {
+        if (object->kind == Kind::kMemory && object->mapping->context == context) {
+            return violation("context freed before its memory is deregistered", 8001);
+        }
+    }
     return remove(context, Kind::kContext, "context");
 }
 
@@ -230,9 +251,39 @@ const Binary* owner_of(abi::Handle graph) {
     return nullptr;
 }
 
+// Where a tensor lies; what is wrong with its memory, or nothing.
+std::string locate(const Binary& binary, const BinaryTensor& expected, const abi::Tensor& given, std::byte*& data) {
+    if (given.mem_type == abi::kMemHandle) {
+        if (!is_alive(given.mem_handle, Kind::kMemory)) {
+            return " has a dead memory handle";
+        }
+        const Mapping& mapping = *objects[given.mem_handle]->mapping;
+        if (objects[mapping.context]->binary.get() != &binary) {
+            return " is registered in another context";
+        }
+        if (mapping.dims != expected.dims || mapping.data_type != expected.data_type) {
+            return " is registered as another tensor";
+        }
+        if (mapping.n_bytes < expected.n_bytes()) {
+            return " reaches behind its memory";
+        }
+        data = static_cast<std::byte*>(mapping.block) + mapping.offset;
+        return "";
+    }
+    if (given.mem_type != abi::kMemRaw) {
+        return " of memory type " + std::to_string(given.mem_type);
+    }
+    if (given.client_buffer.data_size != expected.n_bytes()) {
+        return " of " + std::to_string(given.client_buffer.data_size) + " bytes instead of " +
+               std::to_string(expected.n_bytes());
+    }
+    data = static_cast<std::byte*>(given.client_buffer.data);
+    return "";
+}
+
 // Checks the tensors of one side and collects their memory; what is wrong, or nothing.
-std::string bind_tensors(const std::vector<BinaryTensor>& expected, const abi::Tensor* tensors, std::uint32_t n_tensors,
-                         Memory& memory) {
+std::string bind_tensors(const Binary& binary, const std::vector<BinaryTensor>& expected, const abi::Tensor* tensors,
+                         std::uint32_t n_tensors, Memory& memory) {
     if (n_tensors != expected.size()) {
         return std::to_string(n_tensors) + " tensors instead of " + std::to_string(expected.size());
     }
@@ -250,14 +301,14 @@ std::string bind_tensors(const std::vector<BinaryTensor>& expected, const abi::T
             given.version != match->tensor_version) {
             return match->name + " described wrongly";
         }
-        if (given.client_buffer.data_size != match->n_bytes()) {
-            return match->name + " of " + std::to_string(given.client_buffer.data_size) + " bytes instead of " +
-                   std::to_string(match->n_bytes());
+        std::byte* data = nullptr;
+        if (const std::string wrong = locate(binary, *match, given, data); !wrong.empty()) {
+            return match->name + wrong;
         }
-        if (reinterpret_cast<std::uintptr_t>(given.client_buffer.data) % 128 != 0) {
+        if (reinterpret_cast<std::uintptr_t>(data) % 128 != 0) {
             return match->name + " is not aligned to 128 bytes";
         }
-        memory[match->name] = static_cast<std::byte*>(given.client_buffer.data);
+        memory[match->name] = data;
     }
     return memory.size() < n_tensors ? "one tensor given twice" : "";
 }
@@ -294,8 +345,8 @@ abi::ErrorCode graph_execute(abi::Handle handle, const abi::Tensor* inputs, std:
     const auto& graph = *static_cast<const BinaryGraph*>(handle);
     Memory memory;
     Memory written;
-    std::string wrong = bind_tensors(graph.inputs, inputs, n_inputs, memory);
-    wrong += bind_tensors(graph.outputs, outputs, n_outputs, written);
+    std::string wrong = bind_tensors(*binary, graph.inputs, inputs, n_inputs, memory);
+    wrong += bind_tensors(*binary, graph.outputs, outputs, n_outputs, written);
     if (const auto code = enter("graphExecute", graph.name + (wrong.empty() ? token_ids(graph, memory) : ""))) {
         return *code;
     }
@@ -369,6 +420,46 @@ abi::ErrorCode profile_free(abi::Handle profile) {
     return remove(profile, Kind::kProfile, "profile");
 }
 
+abi::ErrorCode mem_register(abi::Handle context, const abi::MemDescriptor* descriptors, std::uint32_t n,
+                            abi::Handle* handles) {
+    const abi::MemDescriptor& asked = descriptors[0];
+    const auto* shared = static_cast<const abi::HtpSharedBuffer*>(asked.custom);
+    if (const auto code = enter("memRegister", "offset " + std::to_string(shared->offset))) {
+        return *code;
+    }
+    if (n != 1 || asked.mem_type != abi::kMemDescriptorCustom || shared->type != abi::kHtpMemSharedBuffer ||
+        asked.shape_config != nullptr) {
+        return violation("memory of another kind than a shared buffer", 8005);
+    }
+    if (!is_alive(context, Kind::kContext)) {
+        return violation("memory registered in a dead context", 8000);
+    }
+    struct stat info{};
+    if (fstat(shared->fd, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < shared->size ||
+        shared->offset >= shared->size || shared->offset % 128 != 0) {
+        return violation("a part that is not in the buffer", 8003);
+    }
+    void* block = mmap(nullptr, shared->size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->fd, 0);
+    if (block == MAP_FAILED) {
+        return 8003;
+    }
+    *handles = add(Kind::kMemory);
+    objects[*handles]->mapping =
+        std::unique_ptr<Mapping>(new Mapping{context,
+                                             {asked.dimensions, asked.dimensions + asked.n_dimensions},
+                                             asked.data_type,
+                                             block,
+                                             shared->size,
+                                             shared->offset,
+                                             shared->size - shared->offset});
+    return 0;
+}
+
+abi::ErrorCode mem_deregister(const abi::Handle* handles, std::uint32_t n) {
+    enter("memDeRegister");
+    return n == 1 ? remove(handles[0], Kind::kMemory, "memory") : violation("not one handle", 8000);
+}
+
 void unused() {}
 
 // Destroyed when the library is closed, or at the end of the process.
@@ -413,6 +504,8 @@ QnnInterface_getProviders(const abi::Provider*** providers, std::uint32_t* n_pro
     table.profile_get_sub_events = profile_get_sub_events;
     table.profile_get_event_data = profile_get_event_data;
     table.profile_free = profile_free;
+    install(table.mem_register, mem_register, "memRegister");
+    install(table.mem_deregister, mem_deregister, "memDeRegister");
     install(table.log_create, log_create, "logCreate");
     install(table.log_free, log_free, "logFree");
     install(table.device_get_infrastructure, device_get_infrastructure, "deviceGetInfrastructure");

@@ -7,6 +7,7 @@
 //   FAKE_QNN_CORE=2.7.2, FAKE_QNN_SYSTEM=1.1.0, FAKE_QNN_BACKEND_ID=4   what the libraries claim to be
 //   FAKE_QNN_NAN=1                      all logits are NaN (float16 graphs)
 //   FAKE_QNN_TRACE=FILE                 one line per call is appended to FILE
+//   FAKE_RPC_TAG=180                    rpcmem gives out addresses with this top byte (arm64 only)
 // Several entries are separated by commas. A wrong call is answered by an error and a line "standin
 // violation: ..." on stderr, which no test may see.
 #pragma once
