@@ -30,6 +30,9 @@ HEAT_CELSIUS: Final = 2.0
 SETTLED_CELSIUS: Final = 1.0
 SETTLED_S: Final = 60.0
 """A temperature is settled when it stays within ``SETTLED_CELSIUS`` of its end for at least this long."""
+SETTLED_GENERATIONS: Final = 5
+DRIFT: Final = 0.01
+"""Of a sustained load; relative"""
 _LEAST_GAPS: Final = 32
 _LEAST_SHARE: Final = 0.1
 """The last level is a steady state only if it has at least this many gaps and this share of the time."""
@@ -157,6 +160,36 @@ def _unsteady(
         return f"the speed still changed {end - first} tokens before the end"
     if temperature is not None and settled is not None and settled >= int(stamps[-1]):
         return f"the temperature {temperature.sensor} had not settled for {SETTLED_S:.0f} s at the end"
+    return None
+
+
+def last_level(speeds: Sequence[float]) -> list[float]:
+    """The longest end of the row that stays within ``SMALLEST_CHANGE`` of its own median."""
+    for start in range(len(speeds)):
+        level = list(speeds[start:])
+        middle = float(np.median(level))
+        if all(abs(v / middle - 1) < SMALLEST_CHANGE for v in level):
+            return level
+    return []
+
+
+def unsettled(speeds: Sequence[float], temperature: Temperature | None) -> str | None:
+    """Why a sustained load has to go on, or None: it is in a steady state.
+
+    ``speeds``: of its generations so far. The last level needs ``SETTLED_GENERATIONS``, whose later half is not
+    ``DRIFT`` slower or faster than the earlier one, and the temperature has to have settled. Without a temperature
+    nothing tells a phone that has not warmed up from one that stays as it is, so twice as many are needed.
+    """
+    level = last_level(speeds)
+    wanted = SETTLED_GENERATIONS * (2 if temperature is None else 1)
+    if len(level) < wanted:
+        return f"{len(level)} generations of one speed, {wanted} are needed"
+    half = len(level) // 2
+    drift = float(np.median(level[-half:])) / float(np.median(level[:half])) - 1
+    if abs(drift) >= DRIFT:
+        return f"the speed still drifts by {100 * drift:+.1f} % over {len(level)} generations"
+    if temperature is not None and _settled_since(temperature) == np.iinfo(np.int64).max:
+        return f"the temperature {temperature.sensor} has not settled for {SETTLED_S:.0f} s"
     return None
 
 

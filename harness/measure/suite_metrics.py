@@ -175,7 +175,7 @@ _SUSTAINED = (
         "first_300_tps",
         "tokens/s",
         "higher",
-        "As decode_tps, over the first 300 tokens of a sustained suite, or as many as the context holds.",
+        "As decode_tps, over the first 300 tokens of a sustained suite, or as many as its first generation has.",
         optional=True,
     ),
     sampled(

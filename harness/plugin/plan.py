@@ -89,13 +89,20 @@ def _phone(case: Case, settings: Settings, phones: PhoneList) -> tuple[str | Non
 
 
 def n_planned(runs: Sequence[PlannedRun], settings: Settings, phones: PhoneList) -> dict[str, int]:
-    """Workload to the number of its runs, each round of endurance counted; without those that no phone can run."""
+    """Workload to the number of its runs, each round of endurance and each leg of a sustained load counted; without
+    those that no phone can run."""
     counts: Counter[str] = Counter()
     for run in runs:
         where, virtual = _phone(run.case, settings, phones)
         if where is not None:
-            counts[run.workload] += size_for(virtual=virtual).rounds if run.workload == Suite.ENDURANCE else 1
+            counts[run.workload] += _most(run.workload, virtual=virtual)
     return dict(counts)
+
+
+def _most(workload: str, *, virtual: bool) -> int:
+    """Runs of one workload, at most"""
+    size = size_for(virtual=virtual)
+    return {str(Suite.ENDURANCE): size.rounds, str(Suite.SUSTAINED): size.legs}.get(workload, 1)
 
 
 def _history(settings: Settings) -> Journal:
@@ -121,6 +128,8 @@ def _times(workload: str, seconds: float, settings: Settings, *, virtual: bool) 
     if workload == Suite.ENDURANCE:
         all_rounds = seconds * size_for(virtual=virtual).rounds
         return all_rounds, all_rounds
+    if workload == Suite.SUSTAINED:
+        return seconds, seconds * size_for(virtual=virtual).legs
     if workload != "ab":
         return seconds, seconds
     fewest = min(LOOKS[0], settings.ab_pairs)

@@ -16,7 +16,7 @@ from harness.record.artifact import Artifact
 from harness.record.comparison import EDGE_PREFIX
 from harness.record.job import Logits, Prompt, RunOptions
 from harness.record.vocabulary import Suite
-from harness.results.suites import SEED_TOKENS
+from harness.results.sustained import SEED_TOKENS
 from harness.run.workload import Workload
 from harness.spec.models import Catalogue, ModelSpec
 
@@ -37,7 +37,11 @@ class Size:
     depths: tuple[int, ...]
     idle_tokens: int
     sustained: int
-    """Generations of 300 tokens in a row"""
+    """Generations in a leg of sustained load"""
+    sustained_tokens: int
+    """Of each, as far as the context holds them"""
+    legs: int
+    """At most; the load ends earlier in a steady state"""
     cooldown_s: int
     rounds: int
     """Of endurance"""
@@ -53,7 +57,9 @@ PHONE: Final = Size(
     lengths=LENGTHS,
     depths=DEPTHS,
     idle_tokens=16,
-    sustained=20,
+    sustained=5,
+    sustained_tokens=SEED_TOKENS,
+    legs=8,
     cooldown_s=300,
     rounds=200,
     dialogues=(4, 4, 4, 8),
@@ -67,6 +73,8 @@ EMULATED: Final = Size(
     depths=(0, 128, 256),
     idle_tokens=3,
     sustained=1,
+    sustained_tokens=96,
+    legs=2,
     cooldown_s=6,
     rounds=7,
     dialogues=(1, 1, 1, 2),
@@ -174,10 +182,12 @@ def idle(tokens: Sequence[int], size: Size) -> Workload:
     )
 
 
-def sustained(tokens: Sequence[int], artifact: Artifact, size: Size, *, pace_tps: float | None = None) -> Workload:
-    """300 tokens again and again; with ``pace_tps`` held back."""
-    n_gen = min(SEED_TOKENS, artifact.manifest.recipe.context_length - 16)
-    prompt = _generate("sustained", tokens[:16], n_gen, repetitions=size.sustained)
+def sustained(
+    tokens: Sequence[int], artifact: Artifact, size: Size, *, legs: int = 1, pace_tps: float | None = None
+) -> Workload:
+    """The same generation again and again; with ``pace_tps`` held back."""
+    n_gen = min(size.sustained_tokens, artifact.manifest.recipe.context_length - 16)
+    prompt = _generate("sustained", tokens[:16], n_gen, repetitions=legs * size.sustained)
     return _workload(Suite.SUSTAINED if pace_tps is None else Suite.PACED, [prompt], size, pace_tps=pace_tps)
 
 

@@ -19,6 +19,7 @@ from harness.record.artifact import Artifact
 from harness.record.comparison import EDGE_PREFIX, Leg, SelfCheck
 from harness.record.run import Cell, RunRecord
 from harness.record.vocabulary import Suite
+from harness.results.sustained import still_changing
 from harness.run.workload import Workload
 from harness.spec.models import Catalogue, ModelSpec
 
@@ -174,16 +175,26 @@ def _sweep(bench: Bench) -> Iterator[RunRecord]:
 
 
 def _sustained(bench: Bench) -> Iterator[RunRecord]:
-    """At full speed, then cooling down, then held to 70 % of that speed; all on one phone."""
+    """At full speed leg after leg until the phone is in a steady state or the bound is reached; then cooling down; then
+    as long held to 70 % of that speed. All on one phone."""
     artifact, size, tokens = bench.artifact(), bench.size, bench.tokens(16)
-    hot = bench.measure(Suite.SUSTAINED, suite_runs.sustained(tokens, artifact, size))
-    yield hot
+    legs: list[RunRecord] = []
+    for number in range(size.legs):
+        serial = legs[0].device.serial if legs else None
+        leg = bench.measure(f"{Suite.SUSTAINED}-{number}", suite_runs.sustained(tokens, artifact, size), serial=serial)
+        yield leg
+        legs.append(leg)
+        why = still_changing(legs)
+        bench.say(f"sustained load: {len(legs)} of at most {size.legs} legs: {why or 'steady'}")
+        if why is None:
+            break
+    hot = legs[-1]
     serial = hot.device.serial
     yield bench.measure(Suite.COOLDOWN, suite_runs.cooldown(tokens, artifact, size), serial=serial)
     speeds = [speed for g in hot.log.generations if (speed := timing_of(g).decode_tps) is not None]
     if speeds:
         pace = suite_runs.PACE_SHARE * speeds[-1]
-        workload = suite_runs.sustained(tokens, artifact, size, pace_tps=pace)
+        workload = suite_runs.sustained(tokens, artifact, size, legs=len(legs), pace_tps=pace)
         yield bench.measure(Suite.PACED, workload, serial=serial)
 
 

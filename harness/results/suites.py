@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
 
 import numpy as np
 
 from harness.measure import selfcheck
-from harness.measure.energy import power_trace
 from harness.measure.statistics import Interval
-from harness.measure.steadiness import HEAT_CELSIUS, SMALLEST_CHANGE, leading_temperature
-from harness.measure.suite_metrics import DEPTHS, LENGTHS, RISE_DOMAINS, RUNGS
-from harness.measure.thermal import temperatures
+from harness.measure.suite_metrics import DEPTHS, LENGTHS, RUNGS
 from harness.measure.timing import load_total_ms, timing_of
 from harness.measure.trend import Trend, relative_trend, trend
 from harness.record.comparison import EDGE_PREFIX, Leg, LogitsComparison, SelfCheck, TaskScore
@@ -22,13 +18,7 @@ from harness.record.run import RunRecord
 from harness.record.runner import Generation
 from harness.record.vocabulary import Status, Suite
 from harness.results.figure import Figure, median_figure, missing, present
-
-SEED_TOKENS: Final = 300
-_FASTEST: Final = 3
-_LEVEL: Final = 3
-_BLOCK_S: Final = 5.0
-_BACK_CELSIUS: Final = 1.0
-_BACK_POWER: Final = 0.1
+from harness.results.sustained import sustained_figures
 
 
 def suite_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
@@ -38,8 +28,7 @@ def suite_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
         **_start_up(runs),
         **present([("longest_text_tokens", _longest(runs))]),
         **_idle(_of(runs, Suite.IDLE)),
-        **_sustained(_of(runs, Suite.SUSTAINED), _of(runs, Suite.COOLDOWN), _of(runs, Suite.PACED)),
-        **_power(_of(runs, Suite.SUSTAINED), _of(runs, Suite.COOLDOWN)),
+        **sustained_figures(_of(runs, Suite.SUSTAINED), _of(runs, Suite.COOLDOWN), _of(runs, Suite.PACED)),
         **_endurance(_of(runs, Suite.ENDURANCE)),
     }
 
@@ -235,168 +224,6 @@ def _own_ms(g: Generation) -> float | None:
     if len(g.token_ns) < 2:
         return None
     return (g.token_ns[-1] - g.token_ns[0] - g.pace_ns) / 1e6 / (len(g.token_ns) - 1)
-
-
-# --- heat
-
-
-def _sustained(
-    runs: Sequence[RunRecord], cooldown: Sequence[RunRecord], paced: Sequence[RunRecord]
-) -> dict[str, Figure]:
-    if not runs:
-        return {}
-    found: list[tuple[str, Figure | None]] = [
-        ("first_300_tps", _samples((run, _first_tps(run)) for run in runs)),
-        ("paced_tps", _samples((run, timing_of(g).decode_tps) for run, g in _counted(paced))),
-    ]
-    run = runs[-1]
-    gens = [g for _, g in _counted([run]) if (timing_of(g).decode_tps or 0) > 0]
-    speeds = [timing_of(g).decode_tps or 0.0 for g in gens]
-    if speeds:
-        fastest = sorted(speeds)[-_FASTEST:]
-        top = median_figure([(run.run_id, v) for v in fastest])
-        found.append(
-            (
-                "sustained_peak_tps",
-                Figure(
-                    value=max(speeds),
-                    samples=tuple(speeds),
-                    interval=top.interval if top else None,
-                    run_ids=(run.run_id,),
-                ),
-            )
-        )
-        level = _last_level(speeds)
-        found.append(
-            (
-                "sustained_tps",
-                median_figure([(run.run_id, v) for v in level])
-                if len(level) >= _LEVEL
-                else missing([run.run_id], f"the speed still changed {len(level)} generations before the end"),
-            )
-        )
-        found.append(("seconds_to_throttle", _throttle(run, gens, speeds)))
-    found.append(("recovery_s", _recovery(run, cooldown)))
-    for prefix, some in (("", runs), ("paced_", paced)):
-        for domain in RISE_DOMAINS:
-            found.append((f"{prefix}rise_{domain}_celsius", _rise(some, domain)))
-    return present(found)
-
-
-def _first_tps(run: RunRecord) -> float | None:
-    for _, g in _counted([run]):
-        tokens = g.token_ns[:SEED_TOKENS]
-        return (len(tokens) - 1) / ((tokens[-1] - tokens[0]) / 1e9) if len(tokens) > 1 else None
-    return None
-
-
-def _last_level(speeds: Sequence[float]) -> list[float]:
-    """The longest end of the row that stays within ``SMALLEST_CHANGE`` of its own median."""
-    for start in range(len(speeds)):
-        level = list(speeds[start:])
-        middle = float(np.median(level))
-        if all(abs(v / middle - 1) < SMALLEST_CHANGE for v in level):
-            return level
-    return []
-
-
-def _throttle(run: RunRecord, gens: Sequence[Generation], speeds: Sequence[float]) -> Figure:
-    best = np.maximum.accumulate(speeds)
-    slow = [v * (1 + SMALLEST_CHANGE) <= b for v, b in zip(speeds, best, strict=True)]
-    first = len(slow)
-    while first > 0 and slow[first - 1]:
-        first -= 1
-    spent = (gens[-1].token_ns[-1] - gens[0].token_ns[0]) / 1e9
-    if first == len(slow):
-        return missing([run.run_id], f"no throttling within {spent:.0f} s")
-    heat = leading_temperature(run.sensors, gens[0].token_ns[0], gens[-1].token_ns[-1])
-    if heat is not None and float(heat.celsius.max() - heat.celsius[0]) < HEAT_CELSIUS:
-        return missing([run.run_id], "it slowed down, but no temperature rose by 2 °C: that is not heat")
-    seconds = (gens[first].token_ns[0] - gens[0].token_ns[0]) / 1e9
-    return Figure(value=seconds, samples=(seconds,), run_ids=(run.run_id,))
-
-
-def _after(run: RunRecord, later: Sequence[RunRecord]) -> RunRecord | None:
-    """The run that came next on the same boot."""
-    return next((c for c in later if c.started_at > run.started_at and c.device.boot_id == run.device.boot_id), None)
-
-
-def _recovery(run: RunRecord, cooldown: Sequence[RunRecord]) -> Figure | None:
-    cool = _after(run, cooldown)
-    gens = [g for _, g in _counted([run]) if g.token_ns]
-    if cool is None or not gens:
-        return None
-    heat = leading_temperature(run.sensors, gens[0].start_ns, gens[-1].end_ns)
-    if heat is None:
-        return missing([run.run_id, cool.run_id], "no temperature sensor was read during the run")
-    series = next((s for s in cool.sensors if s.name == heat.sensor), None)
-    wanted = float(heat.celsius[0]) + _BACK_CELSIUS
-    pairs = [] if series is None else zip(series.monotonic_ns, series.values, strict=False)
-    for at, value in pairs:
-        if value is not None and at >= gens[-1].end_ns and value <= wanted:
-            seconds = (at - gens[-1].end_ns) / 1e9
-            return Figure(value=seconds, samples=(seconds,), run_ids=(run.run_id, cool.run_id))
-    return missing([run.run_id, cool.run_id], f"{heat.sensor} was not back at {wanted:.1f} °C when the run ended")
-
-
-def _rise(runs: Sequence[RunRecord], domain: str) -> Figure | None:
-    rises = [
-        (run.run_id, heat[domain].peak_celsius - heat[domain].start_celsius)
-        for run in runs
-        if domain in (heat := temperatures(run.sensors))
-    ]
-    if not rises:
-        return None
-    values = tuple(value for _, value in rises)
-    return Figure(value=max(values), samples=values, run_ids=tuple(run_id for run_id, _ in rises))
-
-
-# --- power
-
-
-def _power(runs: Sequence[RunRecord], cooldown: Sequence[RunRecord]) -> dict[str, Figure]:
-    if not runs:
-        return {}
-    run = runs[-1]
-    cool = _after(run, cooldown)
-    busy = power_trace(run)
-    if isinstance(busy, str):
-        return {"energy_per_token_mj": missing([run.run_id], busy)}
-    if cool is None:
-        return {"energy_per_token_mj": missing([run.run_id], "no idle run followed, so idle power is unknown")}
-    ids = (run.run_id, cool.run_id)
-    idle = power_trace(cool)
-    if isinstance(idle, str):
-        return {"energy_per_token_mj": missing(ids, f"idle run: {idle}")}
-    blocks = idle.blocks_mw(_BLOCK_S)
-    if len(blocks) < 2:
-        return {"energy_per_token_mj": missing(ids, "the idle run is too short to know idle power")}
-    calm = float(np.median(blocks[len(blocks) // 2 :]))
-    samples = []
-    for _, g in _counted([run]):
-        if len(g.token_ns) > 1:
-            energy = busy.energy_mj(g.token_ns[0], g.token_ns[-1])
-            seconds = (g.token_ns[-1] - g.token_ns[0]) / 1e9
-            if energy is not None:
-                samples.append((run.run_id, (energy - calm * seconds) / (len(g.token_ns) - 1)))
-    figure = median_figure(samples)
-    if figure is not None:
-        figure = Figure(value=figure.value, samples=figure.samples, interval=figure.interval, run_ids=ids)
-    near = next((i for i in range(len(blocks)) if all(abs(b / calm - 1) <= _BACK_POWER for b in blocks[i:])), None)
-    gap = (float(idle.at_ns[0]) - run.log.generations[-1].end_ns) / 1e9
-    back = None if near is None else gap + near * _BLOCK_S
-    return present(
-        [
-            ("energy_per_token_mj", figure or missing(ids, "no generation lasted long enough for 5 readings")),
-            ("idle_mw", median_figure([(cool.run_id, b) for b in blocks[len(blocks) // 2 :]])),
-            (
-                "return_to_idle_s",
-                missing(ids, "power had not settled when the run ended")
-                if back is None
-                else Figure(value=back, samples=(back,), run_ids=ids),
-            ),
-        ]
-    )
 
 
 # --- endurance

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.measure.steadiness import Condition, Temperature, leading_temperature, steadiness
+from harness.measure.steadiness import Condition, Temperature, leading_temperature, steadiness, unsettled
 from harness.record.run import SensorSeries
 
 MS = 1_000_000
@@ -139,3 +139,28 @@ def test_readings_outside_the_generation_do_not_count():
 
 def test_every_condition_has_its_word():
     assert [str(c) for c in Condition] == ["cold", "warming", "steady", "throttled", "slowed"]
+
+
+def readings(celsius, every_s=10.0):
+    at = (np.arange(len(celsius)) * every_s * 1e9).astype(np.int64)
+    return Temperature(sensor="npu", domain="npu", at_ns=at, celsius=np.array(celsius, dtype=np.float64))
+
+
+FLAT = readings([30.0, 38.0, 40.0, *[40.5] * 8])
+"""Within 1 °C of its end from 20 s to 100 s"""
+
+
+def test_a_sustained_load_ends_at_five_generations_of_one_speed_and_settled_heat():
+    assert unsettled([20.0, 20.0, 15.0, 15.1, 14.9, 15.0], FLAT) == "4 generations of one speed, 5 are needed"
+    assert unsettled([20.0, 20.0, 15.0, 15.1, 14.9, 15.0, 15.05], FLAT) is None
+
+
+def test_a_load_that_still_warms_up_or_slows_down_goes_on():
+    warming = readings([30.0 + i for i in range(11)])
+    assert "has not settled for 60 s" in unsettled([20.0] * 9, warming)
+    assert "drifts by -1.5 %" in unsettled([20.0, 20.0, 19.9, 19.7, 19.7], FLAT)
+
+
+def test_without_a_temperature_twice_as_many_generations_are_needed():
+    assert unsettled([20.0] * 9, None) == "9 generations of one speed, 10 are needed"
+    assert unsettled([20.0] * 10, None) is None

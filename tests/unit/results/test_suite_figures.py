@@ -175,6 +175,34 @@ def test_throttling_peak_rise_and_recovery_of_a_sustained_suite(make):
     assert found["recovery_s"].value == pytest.approx(20.0)
 
 
+def two_legs(make):
+    """Four generations of 20 ms a token and eight of 30 ms, cut between the sixth and the seventh; 29 to 41 °C."""
+    whole = gens(make, gaps_ms=(20.0,) * 4 + (30.0,) * 8)
+    first = heated(a_run(make, Suite.SUSTAINED, whole[:6]), range(5, 8), (30, 32, 36))
+    second = heated(a_run(make, Suite.SUSTAINED, whole[6:], number=1), range(9, 12), (38, 41, 41))
+    return first, second
+
+
+def test_legs_of_a_sustained_load_are_one_series(make):
+    first, second = two_legs(make)
+    found = suite_figures([first, second])
+    assert len(found["sustained_peak_tps"].samples) == 12
+    assert found["sustained_peak_tps"].value == pytest.approx(50.0)
+    assert found["sustained_tps"].value == pytest.approx(1000 / 30)
+    assert len(found["sustained_tps"].samples) == 8
+    assert found["seconds_to_throttle"].value == pytest.approx(4 * 0.771)
+    assert found["rise_npu_celsius"].value == pytest.approx(11.0)
+    assert found["sustained_tps"].run_ids == (first.run_id, second.run_id), "what refutes one leg refutes the figure"
+
+
+def test_legs_of_another_boot_are_no_part_of_the_series(make):
+    first, second = two_legs(make)
+    before = dataclasses.replace(first, device=dataclasses.replace(first.device, boot_id="before"))
+    found = suite_figures([before, second])
+    assert len(found["sustained_peak_tps"].samples) == 6
+    assert found["seconds_to_throttle"].reason.startswith("no throttling within")
+
+
 def test_a_slow_down_without_heat_is_no_throttling_and_flat_speed_has_no_point(make):
     slower = a_run(make, Suite.SUSTAINED, gens(make, gaps_ms=(20.0,) * 4 + (30.0,) * 4))
     cold = suite_figures([heated(slower, range(5, 12), (30,) * 7)])["seconds_to_throttle"]
