@@ -24,7 +24,9 @@ mkdir -p build
 printf '[runner] building preset %s\n' "$preset"
 if ! { cmake --preset "$preset" -S device_runtime -DNLOHMANN_JSON_INCLUDE_DIR="$json" \
          -DCATCH2_INCLUDE_DIR="$PWD/build/cxx/catch2/install/include" &&
-       cmake --build "build/$preset" --target "$target" --parallel 2; } > "$log" 2>&1; then
+       cmake --build "build/$preset" --target "$target" --parallel 2 &&
+       { [ "$preset" != host ] || { cmake -S device_runtime/compose -B build/host/compose &&
+         cmake --build build/host/compose; }; }; } > "$log" 2>&1; then
   tail -40 "$log" >&2
   echo "error: the runner did not build; the whole log is in $log" >&2
   exit 22

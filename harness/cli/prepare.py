@@ -79,6 +79,13 @@ def add_command(commands: Subcommands) -> None:
         "graph (default: graph)",
     )
     parser.add_argument(
+        "--contexts",
+        choices=["separate", "one", "shared"],
+        default="separate",
+        help="a context binary for each AR-N graph, one for all, or one for all with one set of weights, which only a "
+        "phone loads (default: separate)",
+    )
+    parser.add_argument(
         "--weights",
         choices=["rtn", "gptq"],
         default="rtn",
@@ -166,6 +173,7 @@ def _prepare_one(arguments: argparse.Namespace, context: int, out: Path) -> None
         linear=arguments.linear,
         logits=arguments.logits,
         embeddings=arguments.embeddings,
+        contexts=arguments.contexts,
         weights=arguments.weights,
         overrides=arguments.overrides,
         shards=arguments.shards,

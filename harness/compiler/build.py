@@ -9,10 +9,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, compile_graph
+from harness.compiler.binaries import BinaryStages
+from harness.compiler.compile import Compiled
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.figures import graph_spec, measured_accuracy
-from harness.compiler.probe import defects_to_look_for, seen_defects
 from harness.compiler.recipe import Plan, choose_kv, overrides_sha256, shard_cuts
 from harness.compiler.stages import Meter, Stage, Stages, plain
 from harness.model.architecture import Role
@@ -27,7 +27,6 @@ from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import ENGINE, CpuGraph
 from harness.model.shards import as_one, split_graph
 from harness.record.artifact import AccuracyFigures, PerplexityFigure
-from harness.record.codec import read_json, write_json
 from harness.record.comparison import Leg
 from harness.soc import KvPrecision, Precision, check_precision
 
@@ -49,8 +48,6 @@ MAX_WORK: Final = 1e12
 MIN_WINDOWS: Final = 8
 LAST_ROW: Final = "_last"
 """Behind the name of a graph that puts out the logits of its last token only."""
-COMPILE_SECONDS_PER_BILLION: Final = 3600.0
-"""Deadline of a compile, a billion parameters, beside half an hour for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +60,6 @@ class _Ranges:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Accuracy:
     figures: AccuracyFigures | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Defects:
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +108,17 @@ class Builder:
             kv, reason = choose_kv(self.plan, quality)
         self.progress(f"KV cache: {kv}: {reason}")
         accuracy = self._accuracy(fp32, graphs, kv)
-        binaries = self._binaries(graphs, kv)
+        compiler = BinaryStages(
+            plan=self.plan,
+            facts=self.checkpoint.facts,
+            stages=self.stages,
+            meter=self.meter,
+            progress=self.progress,
+            embeddings=self.embeddings,
+            graphs=graphs,
+            paths=self.graph_paths(graphs, kv, compiled=True),
+        )
+        binaries = compiler.binaries()
         return Built(
             fp32=fp32,
             graphs=graphs,
@@ -125,7 +127,7 @@ class Builder:
             quality=quality,
             accuracy=accuracy,
             binaries=binaries,
-            defects=self._defects(graphs, kv, binaries),
+            defects=compiler.defects(binaries),
         )
 
     @property
@@ -414,70 +416,3 @@ class Builder:
     def _measured_accuracy(self, legs: tuple[Sequence[Path], Sequence[Path]], corpus: Corpus) -> AccuracyFigures | None:
         facts = self.checkpoint.facts
         return measured_accuracy(legs, self.plan, facts, corpus, self.progress, embeddings=self.embeddings)
-
-    def _binaries(self, graphs: Stage, kv: KvPrecision) -> tuple[tuple[Stage, Compiled], ...]:
-        found = []
-        for n_tokens in self.plan.graph_sizes:
-            for shard, path in enumerate(self.graph_paths(graphs, kv, compiled=True)[n_tokens], start=1):
-                found.append(self._binary(graphs, path, n_tokens, shard))
-        return tuple(found)
-
-    def _defects(self, graphs: Stage, kv: KvPrecision, binaries: tuple[tuple[Stage, Compiled], ...]) -> tuple[str, ...]:
-        plan = self.plan
-        if not defects_to_look_for(plan.soc):
-            return ()
-        steps = [
-            (path, compiled.context.graphs[0], stage.path / compiled.context.file)
-            for path, (stage, compiled) in zip(
-                self.graph_paths(graphs, kv, compiled=True)[1], binaries[-self.n_shards :], strict=True
-            )
-        ]
-
-        def probe() -> _Defects:
-            self.progress(f"probing the decode graph for known defects of HTP v{plan.soc.htp_arch}")
-            settings: dict[str, Any] = {
-                "context_length": plan.context_length,
-                "mask_value": mask_value(plan.precision),
-                "embeddings": self.embeddings,
-            }
-            return _Defects(names=seen_defects(steps, self.checkpoint.facts, plan.soc, **settings))
-
-        decided_by = {"graphs": graphs.key, "binaries": [stage.key for stage, _ in binaries]}
-        found = self.stages.value("probe", decided_by, _Defects, probe).names
-        for name in found:
-            self.progress(f"note: {name}: emulated results of this artifact will be INVALID")
-        return found
-
-    def _binary(self, graphs: Stage, path: Path, n_tokens: int, shard: int) -> tuple[Stage, Compiled]:
-        plan, soc = self.plan, self.plan.soc
-        name = f"ar{n_tokens}" + ("" if self.n_shards == 1 else f"_shard{shard}")
-        of_shard = "" if self.n_shards == 1 else f", shard {shard} of {self.n_shards},"
-        fp16 = plan.precision in (Precision.FP16, Precision.W8A16_FP16ATTN)
-
-        def make(folder: Path) -> None:
-            self.progress(f"compiling AR-{n_tokens}{of_shard} for {soc.part} (HTP v{soc.htp_arch})")
-            spec = graph_spec(path, n_tokens)
-            billions = self.checkpoint.facts.n_parameters / 1e9 / self.n_shards
-            compiled = compile_graph(
-                path,
-                soc=soc,
-                fp16=fp16,
-                n_tokens=n_tokens,
-                inputs=spec.inputs,
-                outputs=spec.outputs,
-                binary=folder / f"{name}.bin",
-                deadline_s=1800.0 + COMPILE_SECONDS_PER_BILLION * billions,
-            )
-            self.meter.saw_child(compiled.peak_rss_bytes)
-            write_json(folder / "compiled.json", compiled)
-
-        decided_by = {
-            "graphs": graphs.key,
-            "graph": path.name,
-            "soc": soc.soc_number,
-            "vtcm": soc.vtcm_mb,
-            "level": OPTIMIZATION_LEVEL,
-            "fp16": fp16,
-        }
-        stage = self.stages.folder(f"compile {name}", decided_by, make)
-        return stage, read_json(stage.path / "compiled.json", Compiled)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from harness.compiler.libraries import library_folder
@@ -18,19 +20,27 @@ _REQUEST, _ANSWER, LOG = "request.json", "answer.json", "worker.log"
 
 
 def call_worker(
-    request: WorkerRequest, folder: Path, *, doing: str, deadline_s: float = DEFAULT_DEADLINE_S
+    request: WorkerRequest,
+    folder: Path,
+    *,
+    doing: str,
+    deadline_s: float = DEFAULT_DEADLINE_S,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> WorkerAnswer:
-    """Run ``request`` in ``folder``. ``doing`` names the work in an error ("compiling AR-64 for SM8650")."""
+    """Run ``request`` in ``folder``. ``doing`` names the work in an error ("compiling AR-64 for SM8650").
+
+    ``environment``: what the process is told besides.
+    """
     library_folder()
     (folder / _ANSWER).unlink(missing_ok=True)
     write_json(folder / _REQUEST, request)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    python_path = os.pathsep.join(path for path in sys.path if path)
     with (folder / LOG).open("wb") as log:
         try:
             process = subprocess.run(
                 [sys.executable, "-m", "harness.compiler.worker", _REQUEST, _ANSWER],
                 cwd=folder,
-                env=environment,
+                env={**os.environ, **environment, "PYTHONPATH": python_path},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

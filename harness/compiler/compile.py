@@ -1,4 +1,4 @@
-"""One ONNX graph to one context binary for one SoC, in a process of its own, with every promise checked."""
+"""ONNX graphs to a context binary for one SoC, in a process of its own, with every promise checked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from harness.compiler.call import DEFAULT_DEADLINE_S, call_worker
-from harness.compiler.messages import BinaryFacts, CompileAnswer, CompileRequest, WorkerRequest
+from harness.compiler.messages import BinaryFacts, BinaryGraph, CompileAnswer, CompileRequest, WorkerRequest
+from harness.compiler.one_context import put_backend
 from harness.errors import CompileError
+from harness.model.form import Contexts
 from harness.record.artifact import ContextFile, GraphSpec, TensorSpec, sha256_of
 from harness.soc import Soc
 
@@ -25,6 +27,16 @@ class Compiled:
     """Of the compiler's process."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """An ONNX graph, and what it must come out as."""
+
+    model: Path
+    n_tokens: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
 def compile_graph(
     model: Path,
     *,
@@ -36,65 +48,79 @@ def compile_graph(
     binary: Path,
     deadline_s: float = DEFAULT_DEADLINE_S,
 ) -> Compiled:
-    """Compile ``model`` to ``binary``. The graph's own inputs and outputs must come out as given, to the last scale.
+    """``compile_graphs`` of one."""
+    source = Source(model=model, n_tokens=n_tokens, inputs=inputs, outputs=outputs)
+    return compile_graphs((source,), soc=soc, fp16=fp16, binary=binary, deadline_s=deadline_s)
 
-    Raises CompileError where the graph was split, a node stayed on the CPU, or the binary is for another SoC or arch.
+
+def compile_graphs(
+    sources: Sequence[Source],
+    *,
+    soc: Soc,
+    fp16: bool,
+    binary: Path,
+    contexts: Contexts = Contexts.ONE,
+    deadline_s: float = DEFAULT_DEADLINE_S,
+) -> Compiled:
+    """Compile graphs of one folder to ``binary``. Each must come out with its inputs and outputs, to the last scale.
+
+    ``contexts``: of several graphs, whether each has weights of its own or all have one set. Raises CompileError where
+    a graph was split, a node stayed on the CPU, or the binary is for another SoC or arch.
     """
-    doing = f"compiling {model.name} for {soc.part}"
+    doing = f"compiling {' and '.join(source.model.name for source in sources)} for {soc.part}"
+    shared = contexts is Contexts.SHARED and len(sources) > 1
     with tempfile.TemporaryDirectory(prefix="snapgate-compile-", dir=binary.parent) as scratch:
         folder = Path(scratch)
         # The library hashes the model's path into the graph's name: a path that is always the same keeps bytes equal.
-        (folder / "model").symlink_to(model.parent.resolve(), target_is_directory=True)
+        (folder / "model").symlink_to(sources[0].model.parent.resolve(), target_is_directory=True)
+        backend, environment = (None, {}) if shared or len(sources) == 1 else put_backend(folder)
         request = CompileRequest(
-            model=f"model/{model.name}",
-            output="context.onnx",
+            models=tuple(f"model/{source.model.name}" for source in sources),
+            shared=shared,
+            backend=backend,
             soc_number=soc.soc_number,
             vtcm_mb=soc.vtcm_mb,
             optimization_level=OPTIMIZATION_LEVEL,
             fp16=fp16,
         )
-        reply = call_worker(WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s)
+        reply = call_worker(
+            WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s, environment=environment
+        )
         answer = reply.compiled
         if answer is None:
             raise CompileError(f"{doing} failed", found="an answer to another question")
-        graph_name = _check(answer, soc=soc, inputs=inputs, outputs=outputs, doing=doing)
+        names = _check(answer, sources, soc=soc, doing=doing)
         (folder / answer.binary).replace(binary)
+    graphs = [
+        GraphSpec(
+            name=name,
+            n_tokens=source.n_tokens,
+            inputs=source.inputs,
+            outputs=source.outputs,
+            epcontext_nodes=wrapped.nodes.count("EPContext"),
+            cpu_nodes=sum(node != "EPContext" for node in wrapped.nodes),
+        )
+        for name, source, wrapped in zip(names, sources, answer.wrapped, strict=True)
+    ]
     return Compiled(
         context=ContextFile(
-            file=binary.name,
-            sha256=sha256_of(binary),
-            n_bytes=binary.stat().st_size,
-            graphs=(
-                GraphSpec(
-                    name=graph_name,
-                    n_tokens=n_tokens,
-                    inputs=inputs,
-                    outputs=outputs,
-                    epcontext_nodes=answer.nodes.count("EPContext"),
-                    cpu_nodes=sum(node != "EPContext" for node in answer.nodes),
-                ),
-            ),
+            file=binary.name, sha256=sha256_of(binary), n_bytes=binary.stat().st_size, graphs=tuple(graphs)
         ),
         facts=answer.facts,
         peak_rss_bytes=reply.peak_rss_bytes,
     )
 
 
-def _check(
-    answer: CompileAnswer,
-    *,
-    soc: Soc,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    doing: str,
-) -> str:
-    """The graph's name in the binary, once everything is as promised."""
+def _check(answer: CompileAnswer, sources: Sequence[Source], *, soc: Soc, doing: str) -> list[str]:
+    """The graphs' names in the binary, once everything is as promised."""
     facts = answer.facts
-    if answer.nodes != ("EPContext",) or len(facts.graphs) != 1:
+    whole = all(wrapped.nodes == ("EPContext",) for wrapped in answer.wrapped)
+    if not whole or len(facts.graphs) != len(sources) or len(answer.wrapped) != len(sources):
+        nodes = "; ".join(", ".join(wrapped.nodes) for wrapped in answer.wrapped)
         raise CompileError(
             f"{doing}: the graph was split",
-            found=f"nodes {', '.join(answer.nodes)}; {len(facts.graphs)} graphs in the binary",
-            expected="one EPContext node, one graph, nothing on the CPU",
+            found=f"nodes {nodes}; {len(facts.graphs)} graphs in the binary",
+            expected="one EPContext node and one graph for each, nothing on the CPU",
             next_step="find the operator that the HTP refuses and rewrite it",
         )
     if (facts.soc_number, facts.htp_arch) != (soc.soc_number, soc.htp_arch):
@@ -103,8 +129,21 @@ def _check(
             found=f"soc number {facts.soc_number}, HTP v{facts.htp_arch}",
             expected=f"soc number {soc.soc_number}, HTP v{soc.htp_arch}",
         )
-    graph = facts.graphs[0]
-    for side, wanted, got in (("input", inputs, graph.inputs), ("output", outputs, graph.outputs)):
+    by_name = {graph.name: graph for graph in facts.graphs}
+    for source, wrapped in zip(sources, answer.wrapped, strict=True):
+        graph = by_name.pop(wrapped.graph, None)
+        if graph is None:
+            raise CompileError(
+                f"{doing}: {source.model.name} is not in the binary",
+                found=", ".join(each.name for each in facts.graphs),
+                expected=wrapped.graph,
+            )
+        _check_edges(source, graph, doing=doing)
+    return [wrapped.graph for wrapped in answer.wrapped]
+
+
+def _check_edges(source: Source, graph: BinaryGraph, *, doing: str) -> None:
+    for side, wanted, got in (("input", source.inputs, graph.inputs), ("output", source.outputs, graph.outputs)):
         found = {tensor.name: tensor for tensor in got}
         for spec in wanted:
             if found.pop(spec.name, None) != spec:
@@ -115,4 +154,3 @@ def _check(
                 )
         if found:
             raise CompileError(f"{doing}: an {side} nobody asked for", found=", ".join(found))
-    return graph.name

@@ -15,6 +15,7 @@ from harness.compiler.messages import BinaryGraph, ExecuteRequest, WorkerRequest
 from harness.errors import CompileError
 from harness.model.decoder import Decoder
 from harness.model.embeddings import table_of, with_embeddings
+from harness.model.form import Contexts
 from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec
 
@@ -71,7 +72,14 @@ class EmulatedGraph:
 def emulated_decoder(artifact: Artifact) -> Decoder:
     """The artifact's context binaries, stepped exactly as the native runner steps them."""
     manifest = artifact.manifest
-    sizes = sorted({1, manifest.recipe.prefill_tokens}, reverse=True)
+    if manifest.recipe.contexts == Contexts.SHARED:
+        raise CompileError(
+            f"{manifest.name} does not load on the HTP emulator",
+            found="a binary whose graphs share their weights",
+            expected="weights of each graph's own: Qualcomm's x86 libraries refuse shared ones",
+            next_step="prepare it with --contexts separate or one as well, and run that",
+        )
+    sizes = sorted({1, manifest.recipe.prefill_tokens, *manifest.recipe.other_prefill_tokens}, reverse=True)
     table = table_of(artifact)
     chains = [
         [EmulatedGraph(artifact.path(context.file), graph) for context, graph in manifest.chain(n)] for n in sizes

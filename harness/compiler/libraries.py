@@ -50,8 +50,10 @@ def htp_session(
     import onnxruntime
 
     folder = library_folder()
-    onnxruntime.register_execution_provider_library(EP_NAME, str(folder / EP_LIBRARY))
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
+    if not devices:
+        onnxruntime.register_execution_provider_library(EP_NAME, str(folder / EP_LIBRARY))
+        devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
     if not devices:
         raise HostError("onnxruntime-qnn offers no device", found="none", next_step="pip install 'snapgate[prepare]'")
     options = onnxruntime.SessionOptions()

@@ -13,11 +13,13 @@ from harness.record.artifact import TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
-    """Compile ``model`` (a path relative to the worker's folder, so that no path enters the binary)."""
+    """Compile ``models`` into one binary (paths relative to the worker's folder, so that no path enters the binary)."""
 
-    model: str
-    output: str
-    """The wrapper ONNX to write. The library puts the binary beside it as ``<stem>_qnn.bin``."""
+    models: tuple[str, ...]
+    shared: bool
+    """Several models: with one set of weights."""
+    backend: str | None
+    """The backend library to load instead of onnxruntime-qnn's own."""
     soc_number: int
     vtcm_mb: int | None
     optimization_level: int
@@ -45,9 +47,19 @@ class BinaryFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileAnswer:
+class Wrapped:
+    """The wrapper ONNX of one model."""
+
     nodes: tuple[str, ...]
-    """Operator type of every node of the wrapper ONNX."""
+    """Operator type of every node."""
+    graph: str
+    """What the first node calls the model's graph in the binary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileAnswer:
+    wrapped: tuple[Wrapped, ...]
+    """Of every model, in order."""
     binary: str
     facts: BinaryFacts
 

@@ -17,6 +17,7 @@ from harness.compiler.copies import give_own
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.finished import find_finished, note_finished, preparation_key
 from harness.compiler.libraries import library_folder
+from harness.compiler.one_context import built_library
 from harness.compiler.recipe import Plan, check_plan, overrides_sha256, recorded_weights
 from harness.compiler.remembered import RememberedHashes
 from harness.compiler.reuse import find_reusable
@@ -26,6 +27,7 @@ from harness.errors import HostError, UserError
 from harness.model.checkpoint import TOKENIZER, Checkpoint, load_checkpoint
 from harness.model.embeddings import EMBEDDINGS_FILE
 from harness.model.encodings_file import read_encodings
+from harness.model.form import Contexts
 from harness.model.perplexity import Corpus, load_corpus, read_text
 from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import reference_file, reference_files
@@ -67,6 +69,7 @@ def prepare(
     linear: str = "matmul",
     logits: str = "all",
     embeddings: str = "graph",
+    contexts: str = "separate",
     weights: str = "rtn",
     overrides: Path | None = None,
     shards: int | None = None,
@@ -81,13 +84,15 @@ def prepare(
     ``calibration``: plain text for quantised precisions; without it the float model writes its own. ``heldout``: text
     for perplexity, never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity
     is measured. ``prefill``: tokens a prefill step, of one graph or several. ``shards``: pieces the model is cut into;
-    default as few as the HTP's limits allow.
+    default as few as the HTP's limits allow. ``contexts``: see ``harness.model.form.Contexts``.
     ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
     ``measured`` is told what every stage took, unless a finished artifact is taken. On failure nothing half-written
     stays; stages that were finished do, and the next preparation goes on from them.
     """
     library_folder()
     _require_onnx()
+    if contexts == Contexts.ONE:
+        built_library()
     sizes = (prefill,) if isinstance(prefill, int) else tuple(sorted(prefill, reverse=True))
     plan = Plan(
         soc=soc,
@@ -101,6 +106,7 @@ def prepare(
         linear=linear,
         logits=logits,
         embeddings=embeddings,
+        contexts=contexts,
         weights=weights,
         overrides=overrides,
         shards=shards,
@@ -236,6 +242,7 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
         linear=plan.linear,
         logits=plan.logits,
         embeddings=plan.embeddings,
+        contexts=plan.contexts,
         other_prefill_tokens=plan.other_prefill_tokens,
         mask_value=mask_value(plan.precision),
         calibration_method=None

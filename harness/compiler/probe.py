@@ -23,6 +23,8 @@ MIN_CORRELATION: Final = 0.9
 N_TOKENS: Final = 8
 
 Array = NDArray[Any]
+Step = tuple[Path, GraphSpec, Path]
+"""An ONNX graph, its specification and its binary."""
 
 
 def defects_to_look_for(soc: Soc) -> tuple[str, ...]:
@@ -30,7 +32,7 @@ def defects_to_look_for(soc: Soc) -> tuple[str, ...]:
 
 
 def seen_defects(
-    steps: Sequence[tuple[Path, GraphSpec, Path]],
+    steps: Sequence[Step],
     facts: ModelFacts,
     soc: Soc,
     *,
@@ -38,25 +40,38 @@ def seen_defects(
     mask_value: float,
     embeddings: Array | None = None,
 ) -> tuple[str, ...]:
-    """The known defects of ``soc`` that the AR-1 graph shows on the emulator, after some tokens on the CPU.
-
-    ``steps``: ONNX graph, specification and binary of the AR-1 graph, or of each of its shards. Every shard gets the
-    inputs that it has on the CPU.
-    """
+    """The known defects of ``soc`` that the AR-1 graph shows on the emulator, after some tokens on the CPU."""
     names = defects_to_look_for(soc)
     if not names:
         return ()
+    least = least_correlation(steps, facts, context_length=context_length, mask_value=mask_value, embeddings=embeddings)
+    return names if least < MIN_CORRELATION else ()
+
+
+def least_correlation(
+    steps: Sequence[Step],
+    facts: ModelFacts,
+    *,
+    context_length: int,
+    mask_value: float,
+    embeddings: Array | None = None,
+) -> float:
+    """Of the outputs of an AR-N graph on the emulator with those on the CPU, after some tokens on the CPU.
+
+    ``steps``: ONNX graph, specification and binary of the graph, or of each of its shards. Every shard gets the inputs
+    that it has on the CPU.
+    """
     watched = [_Watched(CpuGraph(path, spec)) for path, spec, _ in steps]
     decoder = Decoder(
         [with_embeddings(as_one(watched), embeddings)], facts, context_length=context_length, mask_value=mask_value
     )
-    n_tokens = min(N_TOKENS, context_length)
-    decoder.extend([index * facts.vocab_size // n_tokens for index in range(n_tokens)], step_with="token")
+    n_tokens = max(min(N_TOKENS, context_length), min(steps[0][1].n_tokens, context_length))
+    decoder.extend([index * facts.vocab_size // n_tokens for index in range(n_tokens)])
+    least = 1.0
     for (_, spec, binary), runner in zip(steps, watched, strict=True):
         (found,) = run_context(binary, spec, [runner.feed])
-        if min(correlation(runner.outputs[t.name], found[t.name], t) for t in spec.outputs) < MIN_CORRELATION:
-            return names
-    return ()
+        least = min(least, *(correlation(runner.outputs[t.name], found[t.name], t) for t in spec.outputs))
+    return least
 
 
 def correlation(expected: Array, found: Array, spec: TensorSpec) -> float:

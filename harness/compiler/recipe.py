@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.errors import UserError
-from harness.model.form import Attention, Embeddings, GraphForm, Linear, Logits, RmsNorm
+from harness.model.form import Attention, Contexts, Embeddings, GraphForm, Linear, Logits, RmsNorm
 from harness.model.recipes import SCHEMES
 from harness.model.shards import cut_evenly, layer_bytes, shard_sizes
 from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
@@ -23,6 +23,7 @@ FORMS: Final[Mapping[str, tuple[str, type[StrEnum]]]] = MappingProxyType(
         "linear": ("linear layer", Linear),
         "logits": ("logits", Logits),
         "embeddings": ("embedding", Embeddings),
+        "contexts": ("context", Contexts),
     }
 )
 """Field of a plan: what it is called, and what it may be."""
@@ -57,6 +58,7 @@ class Plan:
     linear: str = "matmul"
     logits: str = "all"
     embeddings: str = "graph"
+    contexts: str = "separate"
     other_prefill_tokens: tuple[int, ...] = ()
     """Further AR-N graphs, all smaller than ``prefill_tokens``."""
     weights: str = "rtn"

@@ -18,6 +18,7 @@ from harness.compiler.messages import (
     PlaceRequest,
     WorkerAnswer,
     WorkerRequest,
+    Wrapped,
 )
 from harness.compiler.metadata import read_binary
 from harness.compiler.stages import peak_rss_bytes
@@ -27,8 +28,6 @@ from harness.record.codec import read_json, write_json
 
 
 def _compile(request: CompileRequest) -> CompileAnswer:
-    import onnx
-
     provider_options = {
         "soc_model": str(request.soc_number),
         "htp_graph_finalization_optimization_mode": str(request.optimization_level),
@@ -37,21 +36,36 @@ def _compile(request: CompileRequest) -> CompileAnswer:
         provider_options["vtcm_mb"] = str(request.vtcm_mb)
     if request.fp16:
         provider_options["enable_htp_fp16_precision"] = "1"
-    htp_session(
-        request.model,
-        provider_options,
-        {
+    if request.backend is not None:
+        provider_options["backend_path"] = str(Path(request.backend).absolute())
+    sessions = []  # all of them live until the last graph is in the binary
+    for index, model in enumerate(request.models):
+        options = {
             "ep.context_enable": "1",
             "ep.context_embed_mode": "0",
-            "ep.context_file_path": request.output,
-        },
-    )
-    wrapper = onnx.load(request.output, load_external_data=False)
-    binary = request.output.removesuffix(".onnx") + "_qnn.bin"
+            "ep.context_file_path": f"context{index}.onnx",
+        }
+        if request.shared:
+            options["ep.share_ep_contexts"] = "1"
+            options["ep.stop_share_ep_contexts"] = str(int(model == request.models[-1]))
+        sessions.append(htp_session(model, provider_options, options))
+    wrappers = [_wrapper(f"context{index}.onnx") for index in range(len(sessions))]
+    binary = wrappers[-1][1]
     return CompileAnswer(
-        nodes=tuple(node.op_type for node in wrapper.graph.node),
+        wrapped=tuple(wrapped for wrapped, _ in wrappers),
         binary=binary,
         facts=read_binary(Path(binary), library_folder() / "libQnnSystem.so"),
+    )
+
+
+def _wrapper(path: str) -> tuple[Wrapped, str]:
+    """What is in a wrapper ONNX, and the name of its binary."""
+    import onnx
+
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    texts = {a.name: a.s.decode() for node in nodes[:1] for a in node.attribute}
+    return Wrapped(nodes=tuple(n.op_type for n in nodes), graph=texts.get("partition_name", "")), texts.get(
+        "ep_cache_context", ""
     )
 
 

@@ -43,6 +43,17 @@ class Embeddings(StrEnum):
     """The graph takes ``input_embeds``; the artifact's ``embeddings.bin`` is the table."""
 
 
+class Contexts(StrEnum):
+    """How the AR-N graphs of a model, or of a shard, go into context binaries."""
+
+    SEPARATE = "separate"
+    """A binary each."""
+    ONE = "one"
+    """All in one, each with weights of its own: for a phone, and for the emulator."""
+    SHARED = "shared"
+    """All in one, with one set of weights: for a phone only, since the x86 libraries do not load it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphForm:
     rmsnorm: RmsNorm = RmsNorm.OPERATOR

@@ -142,6 +142,8 @@ class Recipe:
     """``graph``: looked up in the graph; ``host``: the graph takes ``input_embeds``, rows of ``embeddings.bin``."""
     other_prefill_tokens: tuple[int, ...] = ()
     """Further AR-N graphs, smaller than ``prefill_tokens``."""
+    contexts: str = "separate"
+    """A context binary for each AR-N graph; ``one`` for all; ``shared``: one for all, with one set of weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,13 @@ def check_artifact(artifact: Artifact, phone: LeasedPhone) -> None:
             else f"an SoC of the catalogue, not {phone.facts.part or 'an unknown one'}",
             next_step=f"prepare one with `snapgate prepare CHECKPOINT --soc {marker}`",
         )
+    if artifact.manifest.recipe.contexts == "shared" and phone.facts.abi == "x86_64":
+        raise ArtifactError(
+            f"{artifact.manifest.name} does not fit phone {phone.facts.serial}",
+            found="a binary whose graphs share their weights",
+            expected="weights of each graph's own: Qualcomm's x86 libraries refuse shared ones",
+            next_step="prepare it with --contexts separate or one for virtual phones",
+        )
 
 
 def _artifact_files(artifact: Artifact) -> tuple[StoredFile, ...]:

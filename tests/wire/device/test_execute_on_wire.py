@@ -181,7 +181,7 @@ def test_a_run_brings_back_generations_logits_and_sensors(
     assert (again.error, again.bytes_pushed) == (None, 0)
 
 
-def test_an_artifact_for_another_htp_arch_is_refused_before_anything_is_pushed(
+def test_an_artifact_that_the_phone_does_not_load_is_refused_before_anything_is_pushed(
     phone: LeasedPhone, artifact: Artifact, results: Path, device: AdbDevice
 ) -> None:
     target = replace(artifact.manifest.target, part="SM8750", htp_arch=79)
@@ -193,6 +193,11 @@ def test_an_artifact_for_another_htp_arch_is_refused_before_anything_is_pushed(
     journal.close()
     assert caught.value.found == "an artifact for SM8750, HTP v79"
     assert caught.value.expected == "HTP v75 (SM8650)"
+    recipe = replace(artifact.manifest.recipe, contexts="shared")
+    shared = replace(artifact, manifest=replace(artifact.manifest, recipe=recipe))
+    with pytest.raises(ArtifactError, match="does not fit phone") as caught:
+        execute(phone, shared, LONG_RUN, session_id="s1", results_dir=results, journal=JournalWriter(journal.path))
+    assert caught.value.found == "a binary whose graphs share their weights"
     assert device.run(["find", ROOT, "-type", "f"]).text == before
     assert not (results / "runs").exists()
 
