@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from harness.compiler.execute import emulated_decoder
+from harness.compiler.execute import run_context
 from harness.compiler.libraries import library_folder
 from harness.compiler.prepare import prepare
+from harness.model.decoder import Decoder
 from harness.model.encoding import NUMPY_DTYPES
-from harness.record.artifact import Artifact
+from harness.record.artifact import Artifact, GraphSpec
 from harness.record.job import JOB_SCHEMA, Job, JobContext, JobLibraries, JobModel, Logits, Prompt
 from harness.soc import PRECISION_FLOORS, KvPrecision, Precision, find_soc
 
@@ -58,8 +62,12 @@ class Artifacts:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._checkpoint = folder / "tiny-llama"
-        # Without its held-out text, so that preparing measures no perplexity.
+        # Without its held-out text, so that preparing measures no perplexity; two layers show what four would.
         shutil.copytree(CHECKPOINT, self._checkpoint, ignore=shutil.ignore_patterns("heldout.txt"))
+        config, weights = self._checkpoint / "config.json", self._checkpoint / "model.safetensors"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 2}))
+        kept = {name: tensor for name, tensor in load_file(weights).items() if not re.search(r"layers\.[23]\.", name)}
+        save_file(kept, weights)
         self._ready: dict[tuple[Precision, KvPrecision, str], Artifact] = {}
 
     def get(self, recipe: tuple[Precision, KvPrecision, str]) -> Artifact:
@@ -83,9 +91,21 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
     return Artifacts(tmp_path_factory.mktemp("emulator"))
 
 
-@pytest.fixture(params=RECIPES, ids=lambda recipe: "-".join(recipe))
-def artifact(request: pytest.FixtureRequest, artifacts: Artifacts) -> Artifact:
-    return artifacts.get(request.param)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Played:
+    artifact: Artifact
+    outcome: Any
+    """Of a job that scores the tokens, then generates from them and leaves its cache."""
+
+
+@pytest.fixture(scope="module", params=RECIPES, ids=lambda recipe: "-".join(recipe))
+def played(request: pytest.FixtureRequest, artifacts: Artifacts, host_build, start_runner, tmp_path_factory) -> Played:
+    artifact = artifacts.get(request.param)
+    score = Prompt(prompt_id="s", mode="score", tokens=TOKENS, n_gen=0, logits=Logits.ALL)
+    job = job_for(artifact, score, generation())
+    outcome = start_runner(host_build, job, tmp_path_factory.mktemp("played"), "--dump-cache").finish()
+    assert outcome.returncode == 0, outcome.stderr
+    return Played(artifact=artifact, outcome=outcome)
 
 
 @pytest.fixture
@@ -164,30 +184,77 @@ def read_cache(path: Path, artifact: Artifact):
     return keys, values
 
 
-def test_logits_tokens_and_cache_are_bit_identical_with_onnxruntime_qnn(artifact, host_build, start_runner, tmp_path):
-    outcome = start_runner(host_build, job_for(artifact, generation()), tmp_path, "--dump-cache").finish()
-    assert outcome.returncode == 0, outcome.stderr
-    decoder = emulated_decoder(artifact)
-    chosen, rows = decoder.generate(TOKENS, N_GEN, ignore_eos=True)
+class Replay:
+    """Answers a ``Decoder`` with what the native runner got at that position, and keeps what was asked.
 
-    assert outcome.logits(0).shape == (N_PROMPT + N_GEN - 1, artifact.manifest.model.vocab_size)
-    np.testing.assert_array_equal(bits(outcome.logits(0)), bits(rows))
-    assert outcome.log.generations[0].token_ids == chosen
-    assert outcome.log.generations[0].heap_allocations == 0
+    Where the runner is right about every step, given the steps before, it is right about all: so onnxruntime-qnn can be
+    asked for all steps of a graph in one process.
+    """
+
+    def __init__(self, spec: GraphSpec, rows: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None:
+        self.spec = spec
+        self._rows, self._keys, self._values = rows, keys, values
+        self.feeds: list[dict[str, np.ndarray]] = []
+        self.steps: list[tuple[int, int]] = []
+        """Position and tokens of each."""
+
+    def run(self, feed):
+        done = sum(n for _, n in self.steps) if self.spec.n_tokens > 1 else N_PROMPT + len(self.steps)
+        n = min(self.spec.n_tokens, N_PROMPT - done) if self.spec.n_tokens > 1 else 1
+        self.feeds.append({name: np.array(value) for name, value in feed.items()})
+        self.steps.append((done, n))
+        outputs = {t.name: np.zeros(t.shape, NUMPY_DTYPES[t.dtype]) for t in self.spec.outputs}
+        for name, part in self.real_parts(outputs, n).items():
+            part[...] = self.expected(name, done, n)
+        return outputs
+
+    def real_parts(self, outputs, n):
+        """What stands for real tokens, without the padding behind them."""
+        return {
+            name: value[0, :n] if name == "logits" else value[:, 0, :, :n] if "key" in name else value[:, 0, :n]
+            for name, value in outputs.items()
+        }
+
+    def expected(self, name, done, n):
+        if name == "logits":
+            return self._rows[done : done + n]
+        layer = int(name.split("_")[2])
+        if "key" in name:
+            return self._keys[layer][..., done : done + n]
+        return self._values[layer][:, done : done + n]
+
+
+def test_logits_tokens_and_cache_are_bit_identical_with_onnxruntime_qnn(played):
+    artifact, outcome = played.artifact, played.outcome
+    manifest = artifact.manifest
+    rows = outcome.logits(1)
+    assert rows.shape == (N_PROMPT + N_GEN - 1, manifest.model.vocab_size)
     assert len(set(map(bytes, rows))) == len(rows)  # no two rows alike: the comparison compares something
-
     keys, values = read_cache(outcome.folder / "kv_cache.bin", artifact)
-    n_cached = N_PROMPT + N_GEN - 1
-    for layer in range(artifact.manifest.model.n_layers):
-        expected = decoder._keys[layer][:, 0, :, :n_cached], decoder._values[layer][:, 0, :n_cached]
-        np.testing.assert_array_equal(bits(keys[layer][..., :n_cached]), bits(expected[0]))
-        np.testing.assert_array_equal(bits(values[layer][:, :n_cached]), bits(expected[1]))
+    files = [
+        (context.file, Replay(graph, rows, keys, values))
+        for n in (PREFILL, 1)
+        for context, graph in [manifest.graph(n)]
+    ]
+    decoder = Decoder(
+        [replay for _, replay in files], manifest.model, context_length=CONTEXT, mask_value=manifest.recipe.mask_value
+    )
+    chosen, _ = decoder.generate(TOKENS, N_GEN, ignore_eos=True)
+    assert outcome.log.generations[1].token_ids == chosen
+    assert outcome.log.generations[1].heap_allocations == 0
+    assert [replay.steps for _, replay in files] == [[(0, 16), (16, 8)], [(24, 1), (25, 1), (26, 1)]]
+    for file, replay in files:
+        for (done, n), outputs in zip(
+            replay.steps, run_context(artifact.path(file), replay.spec, replay.feeds), strict=True
+        ):
+            for name, part in replay.real_parts(outputs, n).items():
+                np.testing.assert_array_equal(
+                    bits(part), bits(replay.expected(name, done, n)), err_msg=f"{name} {done}"
+                )
 
 
-def test_scores_are_those_of_the_host_from_the_same_logits(artifact, host_build, start_runner, tmp_path):
-    score = Prompt(prompt_id="s", mode="score", tokens=TOKENS, n_gen=0, logits=Logits.ALL)
-    outcome = start_runner(host_build, job_for(artifact, score), tmp_path).finish()
-    assert outcome.returncode == 0, outcome.stderr
+def test_scores_are_those_of_the_host_from_the_same_logits(played):
+    outcome = played.outcome
     facts = outcome.log.generations[0].logits
     raw = outcome.logits(0).astype(np.float64)
     logits = raw if facts.scale is None else (raw - facts.zero_point) * facts.scale
