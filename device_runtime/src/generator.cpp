@@ -40,13 +40,13 @@ std::uint64_t max_logits_rows(const Prompt& prompt) noexcept {
 }
 
 std::uint64_t max_stamps(const Prompt& prompt) noexcept {
-    constexpr std::uint64_t kRelayouts = 8; // more than any prompt needs
+    constexpr std::uint64_t kRelayouts = 2 * kMaxGraphSizes; // more than any prompt needs
     return 1 + 2 * (prompt.tokens.size() + 1) + kRelayouts + prompt.n_gen;
 }
 
-Generator::Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache, double pace_tps,
+Generator::Generator(const JobModel& model, std::vector<StepGraph>& graphs, KvCache& cache, double pace_tps,
                      const Sinks& sinks)
-    : model_(model), chunk_(chunk), single_(single), cache_(cache), pacer_(pace_tps), sinks_(sinks),
+    : model_(model), graphs_(graphs), single_(graphs.front()), cache_(cache), pacer_(pace_tps), sinks_(sinks),
       sampler_(model.vocab_size) {
     feed_.reserve(model.context_length + 1U);
 }
@@ -104,8 +104,7 @@ Status Generator::prepare(const Prompt& prompt, GenerationRecord& record) {
             record.n_carried = 1;
         }
     } else {
-        const bool by_chunk = prompt.step_with == StepWith::kChunk && prompt.n_cached <= chunk_.past_columns();
-        cache_.reset(by_chunk ? chunk_.past_columns() : single_.past_columns());
+        cache_.reset(next_prefill_graph(prompt, prompt.n_cached, prompt.tokens.size()).past_columns());
         cache_.fill(prompt.n_cached);
     }
     pending_.reset();
@@ -132,16 +131,26 @@ Status Generator::prepare(const Prompt& prompt, GenerationRecord& record) {
     return {};
 }
 
-// The AR-N graph while its step still fits the context; the last few tokens go one by one.
-StepGraph& Generator::next_prefill_graph(const Prompt& prompt) noexcept {
-    const bool chunk_fits = cache_.length() <= chunk_.past_columns();
-    return prompt.step_with == StepWith::kChunk && chunk_fits ? chunk_ : single_;
+// Of the AR-N graphs whose step still fits the context, the narrowest that takes all that is left, or else the widest.
+// Where none fits, the last few tokens go one by one.
+StepGraph& Generator::next_prefill_graph(const Prompt& prompt, std::uint32_t n_past, std::size_t n_left) noexcept {
+    StepGraph* chosen = &single_;
+    for (StepGraph& graph : graphs_) {
+        const bool usable = graph.n_tokens() > 1 && n_past <= graph.past_columns();
+        if (usable && prompt.step_with == StepWith::kChunk) {
+            chosen = &graph;
+            if (graph.n_tokens() >= n_left) {
+                break;
+            }
+        }
+    }
+    return *chosen;
 }
 
 Status Generator::prefill(const Prompt& prompt, GenerationRecord& record) {
     const Span<const std::int32_t> tokens(feed_);
     for (std::uint32_t done = 0; done < tokens.size();) {
-        StepGraph& graph = next_prefill_graph(prompt);
+        StepGraph& graph = next_prefill_graph(prompt, cache_.length(), tokens.size() - done);
         const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(graph.n_tokens(), tokens.size() - done));
         PrefillChunk chunk{n, graph.n_tokens(), monotonic_ns(), 0};
         sinks_.stamps->add(StampKind::kChunk, chunk.start_ns, static_cast<std::int32_t>(n),

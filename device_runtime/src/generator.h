@@ -34,8 +34,8 @@ struct Sinks {
 
 class Generator {
   public:
-    // `chunk` is the AR-N graph; it may be the AR-1 graph again when the artifact has no other. All are borrowed.
-    Generator(const JobModel& model, StepGraph& chunk, StepGraph& single, KvCache& cache, double pace_tps,
+    // `graphs`: a step of each size, narrowest first, which is the AR-1 graph. All are borrowed.
+    Generator(const JobModel& model, std::vector<StepGraph>& graphs, KvCache& cache, double pace_tps,
               const Sinks& sinks);
 
     // TERMINATED after the step during which a stop was asked for; EXECUTE_FAILED from the library, or when a score
@@ -44,7 +44,7 @@ class Generator {
 
   private:
     Status prepare(const Prompt& prompt, GenerationRecord& record);
-    StepGraph& next_prefill_graph(const Prompt& prompt) noexcept;
+    StepGraph& next_prefill_graph(const Prompt& prompt, std::uint32_t n_past, std::size_t n_left) noexcept;
     Status prefill(const Prompt& prompt, GenerationRecord& record);
     Status generate(const Prompt& prompt, GenerationRecord& record);
     Status execute(StepGraph& graph, Span<const std::int32_t> tokens, GenerationRecord& record);
@@ -55,7 +55,7 @@ class Generator {
     void lay_out(std::uint32_t columns, GenerationRecord& record) noexcept;
 
     const JobModel& model_;
-    StepGraph& chunk_;
+    std::vector<StepGraph>& graphs_;
     StepGraph& single_;
     KvCache& cache_;
     Pacer pacer_;

@@ -22,6 +22,9 @@ struct GraphSpec {
     std::vector<TensorSpec> outputs;
 };
 
+// Steps of so many sizes, AR-1 among them, may be in a job.
+constexpr std::size_t kMaxGraphSizes = 8;
+
 struct JobContext {
     std::string path;
     std::string sha256;

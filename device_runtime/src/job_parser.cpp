@@ -323,8 +323,9 @@ void check_graph_sizes(const Job& job) {
     if (sizes.count(1) == 0) {
         refuse("job.contexts", "no graph takes one token", "no AR-1 graph", "an AR-1 graph for decoding");
     }
-    if (sizes.size() > 2) {
-        refuse("job.contexts", "too many graphs", std::to_string(sizes.size()) + " sizes", "AR-1 and at most one AR-N");
+    if (sizes.size() > kMaxGraphSizes) {
+        refuse("job.contexts", "too many graphs", std::to_string(sizes.size()) + " sizes",
+               "at most " + std::to_string(kMaxGraphSizes) + ", AR-1 among them; prepare fewer sizes of --prefill");
     }
 }
 

@@ -24,10 +24,9 @@ Fault io_fault(const std::string& path, const char* what) {
 }
 
 // Steps of the graph that a prompt can take at most; a token carried over from the round before is one more.
-std::uint64_t max_steps(const Prompt& prompt, const StepGraph& graph, const StepGraph& chunk) {
+std::uint64_t max_steps(const Prompt& prompt, const StepGraph& graph) {
     const std::uint64_t n_prompt = prompt.tokens.size() + 1;
-    const bool is_chunk = &graph == &chunk && prompt.step_with == StepWith::kChunk;
-    if (is_chunk && graph.n_tokens() > 1) {
+    if (graph.n_tokens() > 1) { // all but the last step are full
         return n_prompt / graph.n_tokens() + 1;
     }
     return n_prompt + prompt.n_gen;
@@ -36,16 +35,13 @@ std::uint64_t max_steps(const Prompt& prompt, const StepGraph& graph, const Step
 } // namespace
 
 Result<OutputFile> OutputFile::create(const std::string& folder, const std::vector<Prompt>& prompts,
-                                      const StepGraph& chunk, const StepGraph& single) {
+                                      const std::vector<StepGraph>& steps) {
     OutputFile file;
-    std::vector<const StepGraph*> graphs = {&chunk};
-    if (&single != &chunk) {
-        graphs.push_back(&single);
-    }
     for (const Prompt& prompt : prompts) {
         for (const std::string& name : prompt.outputs) {
             bool found = false;
-            for (const StepGraph* graph : graphs) {
+            for (auto step = steps.rbegin(); step != steps.rend(); ++step) { // widest first: as a prompt runs
+                const StepGraph* graph = &*step;
                 const std::optional<GraphOutput> output = graph->output(name);
                 if (!output) {
                     continue;
@@ -57,7 +53,7 @@ Result<OutputFile> OutputFile::create(const std::string& folder, const std::vect
                     file.series_.push_back({graph, name, *output, 0, false, {}, {}});
                     known = file.series_.end() - 1;
                 }
-                known->max_steps = std::max(known->max_steps, max_steps(prompt, *graph, chunk));
+                known->max_steps = std::max(known->max_steps, max_steps(prompt, *graph));
             }
             if (!found) {
                 return Fault{

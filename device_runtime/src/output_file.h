@@ -21,7 +21,7 @@ class OutputFile {
     // Creates `folder`/outputs.bin and takes room for the largest generation, once; without a prompt that asks for
     // outputs it is never called upon. TENSOR_MISMATCH: no graph has an output of that name.
     static Result<OutputFile> create(const std::string& folder, const std::vector<Prompt>& prompts,
-                                     const StepGraph& chunk, const StepGraph& single);
+                                     const std::vector<StepGraph>& steps);
 
     OutputFile() = default;
 

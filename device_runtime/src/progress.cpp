@@ -32,6 +32,8 @@ Progress read_progress() noexcept {
             is_watched.load(std::memory_order_relaxed)};
 }
 
+void renew_deadline() noexcept { next_epoch(); }
+
 Unwatched::Unwatched() noexcept : was_watched_(is_watched.load(std::memory_order_relaxed)) {
     is_watched.store(false, std::memory_order_relaxed);
     next_epoch();

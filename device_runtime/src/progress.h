@@ -22,6 +22,9 @@ struct Progress {
 void set_progress(const char* phase, unsigned long step, Watch watch) noexcept;
 Progress read_progress() noexcept;
 
+// What is watched goes on with a call of its own: its deadline begins anew.
+void renew_deadline() noexcept;
+
 // For its lifetime the watchdog looks away; then the phase goes on as if it had just begun.
 class Unwatched {
   public:

@@ -83,7 +83,7 @@ Result<StampFile> create_stamp_file(const Job& job, const std::string& folder) {
 Result<OutputFile> create_output_file(const Job& job, Session& session, const std::string& folder) {
     for (const Prompt& prompt : job.prompts) {
         if (!prompt.outputs.empty()) {
-            return OutputFile::create(folder, job.prompts, session.chunk_graph(), session.single_graph());
+            return OutputFile::create(folder, job.prompts, session.graphs());
         }
     }
     return OutputFile();
@@ -106,7 +106,7 @@ Status write_profiles(const Job& job, const GenerationRecord& generation, Sessio
 }
 
 Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
-    auto logits_file = create_logits_file(job, session.single_graph(), folder);
+    auto logits_file = create_logits_file(job, session.graphs().front(), folder);
     if (!logits_file) {
         return std::move(logits_file).fault();
     }
@@ -119,8 +119,7 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
         return std::move(output_file).fault();
     }
     const Sinks sinks{&*stamps, logits_file->has_value() ? &**logits_file : nullptr, &*output_file};
-    Generator generator(job.model, session.chunk_graph(), session.single_graph(), session.cache(), job.options.pace_tps,
-                        sinks);
+    Generator generator(job.model, session.graphs(), session.cache(), job.options.pace_tps, sinks);
     for (std::size_t index = 0; index < job.prompts.size(); ++index) {
         const Prompt& prompt = job.prompts[index];
         for (std::uint32_t i = 0; i < prompt.warmups + prompt.repetitions; ++i) {

@@ -289,15 +289,9 @@ Status Session::create_graphs(const Job& job, RecordWriter& records) {
                           shared != nullptr ? "rpcmem" : "heap",
                           registrations_->size(),
                           fallback};
-    for (std::size_t i = 0; i < graphs_.size(); ++i) {
-        buffers.io_bytes += graphs_[i].io_bytes();
-        buffers.n_tensors += graphs_[i].n_tensors();
-        if (graphs_[i].n_tokens() == 1) {
-            single_index_ = i;
-        }
-        if (graphs_[i].n_tokens() > graphs_[chunk_index_].n_tokens()) {
-            chunk_index_ = i;
-        }
+    for (const StepGraph& graph : graphs_) {
+        buffers.io_bytes += graph.io_bytes();
+        buffers.n_tensors += graph.n_tensors();
     }
     return records.write(buffers);
 }

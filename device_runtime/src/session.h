@@ -71,11 +71,7 @@ class Session {
 
     std::vector<ControlSetting>& settings() noexcept { return platform_->settings(); }
 
-    // The AR-N graph, or the AR-1 graph where there is no other.
-    StepGraph& chunk_graph() noexcept { return graphs_[chunk_index_]; }
-
-    StepGraph& single_graph() noexcept { return graphs_[single_index_]; }
-
+    // A step of each size, narrowest first.
     std::vector<StepGraph>& graphs() noexcept { return graphs_; }
 
   private:
@@ -108,8 +104,6 @@ class Session {
     std::optional<KvCache> cache_;
     std::vector<StepGraph> graphs_;
     std::optional<qnn::MemoryRegistrations> registrations_; // of the memory above: given back before it is freed
-    std::size_t chunk_index_ = 0;
-    std::size_t single_index_ = 0;
 };
 
 } // namespace snapgate

@@ -1,5 +1,6 @@
 #include "step_graph.h"
 
+#include "progress.h"
 #include "qnn_codes.h"
 
 #include <algorithm>
@@ -177,6 +178,7 @@ Status StepGraph::step(Span<const std::int32_t> tokens, std::uint32_t n_past) {
     sin_table_.copy_rows(n_past, n_tokens_, sin_);
     last_position_ = n_past;
     for (Shard& shard : shards_) {
+        renew_deadline();
         const abi::ErrorCode code = table_->graph_execute(
             shard.graph, shard.inputs.data(), static_cast<std::uint32_t>(shard.inputs.size()), shard.outputs.data(),
             static_cast<std::uint32_t>(shard.outputs.size()), shard.profile, nullptr);

@@ -1,8 +1,9 @@
 """Runs an AR-N and an AR-1 graph over a KV cache exactly as the native runner does, whatever executes the graphs.
 
 The cache of position p is slot p of the past (filled from the left). A chunk of fewer than N tokens is padded behind
-its real tokens with token 0; what the padding computes is dropped. Where a chunk would reach past the end of the
-context, its tokens go through the AR-1 graph instead.
+its real tokens with token 0; what the padding computes is dropped. Of several AR-N graphs a step takes the
+narrowest that holds all tokens left, or else the widest; none that would reach past the end of the context. Where none
+fits, tokens go through the AR-1 graph.
 """
 
 from __future__ import annotations
@@ -93,9 +94,8 @@ class Decoder:
         rows: list[Array] = []
         rest = list(tokens)
         while rest:
-            chunked = step_with == "chunk" and self.n_cached + self._chunk <= self.context_length
-            chunked = chunked and (len(rest) >= self._chunk or self._puts_out_every_row)
-            n_graph = self._chunk if chunked else self._smallest()
+            fitting = sorted(n for n in self._runners if step_with == "chunk" and self._takes(n, len(rest)))
+            n_graph = next((n for n in fitting if n >= len(rest)), fitting[-1]) if fitting else self._smallest()
             rows.append(self._run(rest[:n_graph], n_graph))
             rest = rest[n_graph:]
         return np.concatenate(rows)
@@ -147,6 +147,10 @@ class Decoder:
             chosen = logits[np.arange(len(following)), following]
             values.append(np.log(np.exp(logits).sum(axis=-1)) - chosen)
         return np.concatenate(values)
+
+    def _takes(self, n_graph: int, n_rest: int) -> bool:
+        fits = n_graph > 1 and self.n_cached + n_graph <= self.context_length
+        return fits and (n_rest >= n_graph or self._puts_out_every_row)
 
     def _smallest(self) -> int:
         smallest = min(self._runners)

@@ -290,3 +290,43 @@ def test_the_cache_can_be_dumped_after_the_last_prompt(quantised):
                 assert values[head, position, dim] == (2 * token + 17 * sin + 19 * head + 23 * dim + 29 + 2) % 241
     assert set(keys[:, :, 4:].ravel()) == {128}
     assert set(values[:, 4:].ravel()) == {128}
+
+
+@pytest.mark.parametrize(
+    ("n_prompt", "chunks"),
+    [
+        (1, [(1, 4)]),
+        (4, [(4, 4)]),
+        (6, [(6, 8)]),
+        (11, [(8, 8), (3, 4)]),
+        (16, [(8, 8), (8, 8)]),
+    ],
+)
+def test_of_several_prefill_graphs_the_narrowest_that_takes_the_rest_runs(
+    stand_in_class, build, tmp_path, n_prompt, chunks
+):
+    standin = stand_in_class(build, tmp_path, sizes=(8, 4, 1))
+    tokens = tuple((7 * i + 3) % 32 for i in range(n_prompt))
+    prompt = Prompt(prompt_id="p", mode="generate", tokens=tokens, n_gen=2, ignore_eos=True, logits=Logits.ALL)
+    outcome = succeeded(standin.run(standin.job(prompt)))
+    generation = outcome.log.generations[0]
+    assert [(c.n_tokens, c.n_graph_tokens) for c in generation.prefill] == chunks
+    assert generation.token_ids == standin.expected_generation(tokens, len(generation.token_ids))
+    np.testing.assert_array_equal(
+        outcome.logits(0), standin.expected_logits(tokens + generation.token_ids[:-1])[: len(outcome.logits(0))]
+    )
+
+
+def test_near_the_end_of_the_context_narrower_graphs_take_over(stand_in_class, build, tmp_path):
+    standin = stand_in_class(build, tmp_path, sizes=(8, 4, 1))
+    first, second = tuple(range(9)), tuple(range(20, 25))
+    rounds = (
+        Prompt(prompt_id="a", mode="generate", tokens=first, n_gen=1, ignore_eos=True),
+        Prompt(prompt_id="b", mode="generate", tokens=second, n_gen=1, ignore_eos=True, keep_cache=True),
+    )
+    outcome = succeeded(standin.run(standin.job(*rounds)))
+    one, two = outcome.log.generations
+    assert [(c.n_tokens, c.n_graph_tokens) for c in one.prefill] == [(8, 8), (1, 4)]
+    # 6 tokens from position 9: AR-8 would end at 17 of 16, AR-4 fits once, and from 13 on only AR-1 does.
+    assert [(c.n_tokens, c.n_graph_tokens) for c in two.prefill] == [(4, 4), (1, 1), (1, 1)]
+    assert two.token_ids == standin.expected_generation(first + one.token_ids + second, 1)

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from harness.record.job import Logits, Prompt
+from harness.record.job import Logits, Prompt, RunOptions
 
 pytestmark = pytest.mark.lane("build")
 
@@ -60,6 +60,15 @@ def test_a_failed_shard_is_named(quantised):
     quantised.sharded = True
     outcome = quantised.run(quantised.job(prompt()), environment={"FAKE_QNN_FAIL": "graphExecute:6:6031"})
     assert (outcome.log.fault.error, outcome.log.fault.where) == ("EXECUTE_FAILED", "ar1_shard2 at position 6")
+
+
+def test_the_watchdog_times_each_shard_and_not_the_whole_step(quantised):
+    quantised.sharded = True
+    job = quantised.job(prompt(n_gen=1), options=RunOptions(watchdog_s=1.0))
+    outcome = quantised.run(job, environment={"FAKE_QNN_DELAY": "graphExecute:700"})  # 1.4 s a step
+    assert outcome.returncode == 0, outcome.stderr
+    outcome = quantised.run(job, environment={"FAKE_QNN_HANG": "graphExecute:2"})
+    assert (outcome.returncode, outcome.log.fault.where) == (41, "graph execution, step 1")
 
 
 def change_hidden(document):
