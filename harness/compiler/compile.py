@@ -11,12 +11,15 @@ from typing import Final
 from harness.compiler.call import DEFAULT_DEADLINE_S, call_worker
 from harness.compiler.messages import BinaryFacts, BinaryGraph, CompileAnswer, CompileRequest, WorkerRequest
 from harness.compiler.one_context import put_backend
-from harness.errors import CompileError
+from harness.compiler.operators import inspect_operators
+from harness.errors import CompileError, SnapGateError
 from harness.model.form import Contexts
 from harness.record.artifact import ContextFile, GraphSpec, TensorSpec, sha256_of
 from harness.soc import Soc
 
 OPTIMIZATION_LEVEL: Final = 3
+NAMED_AT_MOST: Final = 6
+"""Of the operators that the HTP refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +86,12 @@ def compile_graphs(
             optimization_level=OPTIMIZATION_LEVEL,
             fp16=fp16,
         )
-        reply = call_worker(
-            WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s, environment=environment
-        )
+        try:
+            reply = call_worker(
+                WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s, environment=environment
+            )
+        except CompileError as exc:
+            raise _refusal(sources, soc, doing=doing) or exc from exc
         answer = reply.compiled
         if answer is None:
             raise CompileError(f"{doing} failed", found="an answer to another question")
@@ -109,6 +115,25 @@ def compile_graphs(
         facts=answer.facts,
         peak_rss_bytes=reply.peak_rss_bytes,
     )
+
+
+def _refusal(sources: Sequence[Source], soc: Soc, *, doing: str) -> CompileError | None:
+    """The operators that the HTP refuses, by name; None: it takes all, or nothing can be said."""
+    for source in sources:
+        try:
+            refused = inspect_operators(source.model, soc).refused
+        except SnapGateError:
+            return None
+        if refused:
+            shown = [f"{node.op} ({node.name}): {node.reason}" for node in refused[:NAMED_AT_MOST]]
+            more = len(refused) - len(shown)
+            return CompileError(
+                f"{doing} failed: the HTP refuses {len(refused)} operators of {source.model.name}",
+                found="; ".join(shown) + (f"; and {more} more" if more else ""),
+                expected="operators that it takes: see `snapgate operators`",
+                next_step="; ".join(dict.fromkeys(f"{node.op}: {node.way_out}" for node in refused[:NAMED_AT_MOST])),
+            )
+    return None
 
 
 def _check(answer: CompileAnswer, sources: Sequence[Source], *, soc: Soc, doing: str) -> list[str]:

@@ -34,7 +34,7 @@ WAYS_OUT: Final[Mapping[str, str]] = MappingProxyType(
         "Range": "make it a constant, or a graph input",
     }
 )
-_ANY_WAY_OUT: Final = "write it in operators that are taken, or cut the graph there and run that piece on the CPU"
+_ANY_WAY_OUT: Final = "write it in operators that are taken"
 _DYNAMIC_WAY_OUT: Final = "make every dimension fixed before compiling"
 _BLOCK_WAY_OUT: Final = (
     f"weights in blocks need HTP v{PRECISION_FLOORS[Precision.W4A16_B32].arch} and 16-bit activations: "

@@ -64,10 +64,12 @@ def test_where_the_model_lies_does_not_change_the_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.lane("qnn")
-def test_an_operator_that_the_htp_refuses_is_an_error_and_leaves_no_binary(tmp_path: Path) -> None:
-    model = save(tmp_path / "m.onnx", [helper.make_node("Trilu", ["x"], ["y"])], {})
-    with pytest.raises(CompileError, match=r"compiling m.onnx for SM8650 failed"):
+def test_an_operator_that_the_htp_refuses_is_named_with_a_way_out_and_leaves_no_binary(tmp_path: Path) -> None:
+    model = save(tmp_path / "m.onnx", [helper.make_node("Trilu", ["x"], ["y"], name="triangle")], {})
+    with pytest.raises(CompileError, match=r"the HTP refuses 1 operators of m.onnx") as caught:
         compile_small(model, tmp_path / "m.bin")
+    assert str(caught.value.found).startswith("Trilu (triangle): ")
+    assert caught.value.next_step == "Trilu: give the mask as a graph input, or as a constant"
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
