@@ -104,6 +104,7 @@ struct JobOptions {
     std::optional<std::uint32_t> rpc_polling_us;   // likewise; 0: no vote
     std::optional<GraphPriority> graph_priority;   // nothing: the library's default
     Profiling profiling = Profiling::kOff;
+    bool prefetch = true; // context binaries are asked for while the device opens
     TensorMemory memory = TensorMemory::kAuto;
     std::vector<std::uint32_t> cpu_affinity; // cores of the thread that works; empty: any
 };

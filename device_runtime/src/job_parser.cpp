@@ -364,6 +364,9 @@ JobOptions read_options(const json& object, const std::string& path) {
     if (reader.has("profiling")) {
         options.profiling = choose(reader, "profiling", kProfilings);
     }
+    if (reader.has("prefetch")) {
+        options.prefetch = reader.boolean("prefetch");
+    }
     if (reader.has("memory")) {
         options.memory = reader.choice("memory", {"auto", "heap"}) == 0 ? TensorMemory::kAuto : TensorMemory::kHeap;
     }

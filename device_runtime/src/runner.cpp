@@ -3,6 +3,7 @@
 #include "companion.h"
 #include "cpu_affinity.h"
 #include "generator.h"
+#include "guarded.h"
 #include "job.h"
 #include "log.h"
 #include "logits_file.h"
@@ -105,6 +106,18 @@ Status write_profiles(const Job& job, const GenerationRecord& generation, Sessio
     return {};
 }
 
+// The last phase of the start: what a graph executes for the first time, a library may still set up.
+PhaseRecord first_execute(const GenerationRecord& generation, Session& session) {
+    const PrefillChunk& chunk = generation.prefill.front(); // a prompt has a token
+    PhaseRecord phase{"first_execute", "", chunk.start_ns, chunk.end_ns};
+    for (const StepGraph& graph : session.graphs()) {
+        if (graph.n_tokens() == chunk.n_graph_tokens) {
+            phase.detail = graph.name();
+        }
+    }
+    return phase;
+}
+
 Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
     auto logits_file = create_logits_file(job, session.graphs().front(), folder);
     if (!logits_file) {
@@ -129,6 +142,9 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
             auto generation = generator.run(prompt, repetition, warmup);
             if (!generation) {
                 return std::move(generation).fault();
+            }
+            if (index == 0 && i == 0) {
+                SNAPGATE_TRY(records.write(first_execute(*generation, session)));
             }
             SNAPGATE_TRY(records.write(*generation));
             SNAPGATE_TRY(write_profiles(job, *generation, session, records));
@@ -191,28 +207,6 @@ Status run(const Job& job, const RunJob& command, RecordWriter& records) {
     return command.dump_cache ? dump_cache((*session)->cache(), command.folder) : Status();
 }
 
-// Turns whatever the work throws into a fault: nothing in this program throws on purpose past job_parser.cpp.
-template <typename Work>
-Status guarded(Work work) noexcept {
-    try {
-        return work();
-    } catch (const std::bad_alloc&) {
-        return Fault{
-            ExitCode::kOutOfMemory, "runner", "memory cannot be allocated",
-            "std::bad_alloc",       "",       "close other apps, or use a shorter context",
-        };
-    } catch (const std::exception& error) {
-        return Fault{
-            ExitCode::kInternal, "runner", "an exception nobody expected",
-            error.what(),        "none",   "report this with the job file",
-        };
-    } catch (...) {
-        return Fault{
-            ExitCode::kInternal, "runner", "an exception of unknown type", "", "none", "report this with the job file",
-        };
-    }
-}
-
 // Writes the last records. A record that cannot be written decides the exit code only if nothing else went wrong.
 ExitCode write_end(const Status& outcome, RecordWriter& records) {
     ExitCode code = ExitCode::kOk;
@@ -249,7 +243,7 @@ ExitCode finish(const Status& outcome, RecordWriter& records) noexcept {
 
 ExitCode run_job_file(const RunJob& command, FileDescriptor stdout_fd) {
     RecordWriter records(std::move(stdout_fd));
-    const Status outcome = guarded([&]() -> Status {
+    const Status outcome = guarded<Status>([&]() -> Status {
         const Status folder_status = records.open_folder(command.folder);
         auto job = read_job_file(command.job_file);
         StartRecord start;
@@ -272,7 +266,7 @@ ExitCode run_job_file(const RunJob& command, FileDescriptor stdout_fd) {
 
 ExitCode probe(const Probe& command, FileDescriptor stdout_fd) {
     RecordWriter records(std::move(stdout_fd));
-    const Status outcome = guarded([&]() -> Status {
+    const Status outcome = guarded<Status>([&]() -> Status {
         StartRecord start;
         start.clock = read_clocks();
         SNAPGATE_TRY(records.write(start));

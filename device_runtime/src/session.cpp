@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include "clock.h"
+#include "file_prefetch.h"
 #include "graph_shape.h"
 #include "library_builds.h"
 #include "log.h"
@@ -18,14 +19,20 @@ namespace {
 // Runs one load phase and records how long it took, unless a stop was asked for. A phase that fails leaves no record;
 // the error says where.
 template <typename Work>
-auto timed_phase(RecordWriter& records, const char* name, const std::string& detail, Work work) -> decltype(work()) {
+auto timed_phase(const Loading& loading, const char* name, const std::string& detail, Work work) -> decltype(work()) {
     SNAPGATE_TRY(terminated_if_asked(name));
+    if (loading.cancelled != nullptr && loading.cancelled->load(std::memory_order_relaxed)) {
+        return Fault{
+            ExitCode::kTerminated, name,         "the load was cancelled", "a call of cancel",
+            "to finish the load",  "load again",
+        };
+    }
     set_progress(name, 0, Watch::kYes);
     PhaseRecord phase{name, detail, monotonic_ns(), 0};
     auto result = work();
     phase.end_ns = monotonic_ns();
     if (result) {
-        SNAPGATE_TRY(records.write(phase));
+        SNAPGATE_TRY(loading.records.write(phase));
     }
     return result;
 }
@@ -52,6 +59,14 @@ KvElement kv_element(const TensorSpec& spec) noexcept {
 
 std::string reason_of(const Fault& fault) { return fault.where + ": " + fault.what + ": " + fault.found; }
 
+std::vector<std::string> paths_of(const Job& job) {
+    std::vector<std::string> paths;
+    for (const JobContext& context : job.contexts) {
+        paths.push_back(context.path);
+    }
+    return paths;
+}
+
 // Whether the job contradicts itself: checked before any library is opened.
 Status check_job_graphs(const Job& job) {
     std::vector<GraphTensors> all;
@@ -69,9 +84,9 @@ Status check_job_graphs(const Job& job) {
 
 Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_library, const std::string& system_library,
                                                  std::optional<std::uint32_t> soc_number, PerformanceMode mode,
-                                                 const JobOptions& options, RecordWriter& records) {
+                                                 const JobOptions& options, const Loading& loading) {
     std::unique_ptr<Platform> platform(new Platform());
-    SNAPGATE_TRY(timed_phase(records, "open_libraries", backend_library, [&]() -> Status {
+    SNAPGATE_TRY(timed_phase(loading, "open_libraries", backend_library, [&]() -> Status {
         auto backend = qnn::BackendLibrary::open(backend_library);
         if (!backend) {
             return std::move(backend).fault();
@@ -93,7 +108,7 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
         return {};
     }));
     const qnn::abi::CoreTable& table = platform->table();
-    SNAPGATE_TRY(timed_phase(records, "backend", "", [&]() -> Status {
+    SNAPGATE_TRY(timed_phase(loading, "backend", "", [&]() -> Status {
         platform->log_ = qnn::create_log(table);
         auto backend = qnn::create_backend(table, platform->log_);
         if (!backend) {
@@ -103,7 +118,7 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
         return {};
     }));
     const std::string device_config = soc_number ? "soc " + std::to_string(*soc_number) : "library default";
-    SNAPGATE_TRY(timed_phase(records, "device", device_config, [&]() -> Status {
+    SNAPGATE_TRY(timed_phase(loading, "device", device_config, [&]() -> Status {
         auto device = qnn::create_device(table, platform->log_, soc_number);
         if (!device) {
             return std::move(device).fault();
@@ -113,38 +128,43 @@ Result<std::unique_ptr<Platform>> Platform::open(const std::string& backend_libr
         return {};
     }));
     const qnn::BackendLibrary& library = *platform->backend_library_;
-    SNAPGATE_TRY(timed_phase(records, "verify", "builds", [&] { return verify_library_builds(library.build_id()); }));
+    SNAPGATE_TRY(timed_phase(loading, "verify", "builds", [&] { return verify_library_builds(library.build_id()); }));
     bool accepted = true; // of the vote: nothing else has been asked yet
     for (const ControlSetting& setting : platform->settings_) {
         accepted = accepted && setting.accepted;
     }
-    SNAPGATE_TRY(
-        records.write(PlatformRecord{library.provider_name(), library.core_version(), library.backend_version(),
-                                     platform->system().version(), library.build_id(), device_config, name_of(mode),
-                                     accepted, platform->shared_memory() != nullptr ? "rpcmem" : "heap"}));
+    SNAPGATE_TRY(loading.records.write(PlatformRecord{library.provider_name(), library.core_version(),
+                                                      library.backend_version(), platform->system().version(),
+                                                      library.build_id(), device_config, name_of(mode), accepted,
+                                                      platform->shared_memory() != nullptr ? "rpcmem" : "heap"}));
     return platform;
 }
 
-Result<std::unique_ptr<Session>> Session::load(const Job& job, RecordWriter& records) {
+Result<std::unique_ptr<Session>> Session::load(const Job& job, const Loading& loading) {
     SNAPGATE_TRY(check_job_graphs(job));
     std::unique_ptr<Session> session(new Session());
+    std::optional<FilePrefetch> prefetch;
+    if (job.options.prefetch) {
+        prefetch.emplace(paths_of(job));
+    }
     auto platform = Platform::open(job.backend_library, job.system_library, job.model.soc_number, job.performance_mode,
-                                   job.options, records);
+                                   job.options, loading);
     if (!platform) {
         return std::move(platform).fault();
     }
     session->platform_ = *std::move(platform);
-    SNAPGATE_TRY(session->load_binaries(job, records));
-    SNAPGATE_TRY(session->load_rope(job.model, records));
-    SNAPGATE_TRY(session->create_contexts(records));
-    SNAPGATE_TRY(session->create_graphs(job, records));
-    SNAPGATE_TRY(records.write(read_process_memory("after_load")));
+    SNAPGATE_TRY(session->load_binaries(job, loading));
+    SNAPGATE_TRY(session->load_rope(job.model, loading));
+    prefetch.reset();
+    SNAPGATE_TRY(session->create_contexts(loading));
+    SNAPGATE_TRY(session->create_graphs(job, loading));
+    SNAPGATE_TRY(loading.records.write(read_process_memory("after_load")));
     return session;
 }
 
-Status Session::load_binaries(const Job& job, RecordWriter& records) {
+Status Session::load_binaries(const Job& job, const Loading& loading) {
     for (const JobContext& spec : job.contexts) {
-        auto file = timed_phase(records, "read", spec.path, [&] { return MappedFile::open(spec.path); });
+        auto file = timed_phase(loading, "read", spec.path, [&] { return MappedFile::open(spec.path); });
         if (!file) {
             return std::move(file).fault();
         }
@@ -158,8 +178,8 @@ Status Session::load_binaries(const Job& job, RecordWriter& records) {
             binary.info = *std::move(info);
             return verify_target(spec.path, binary.info, job.model);
         };
-        SNAPGATE_TRY(timed_phase(records, "verify", spec.path, verify));
-        SNAPGATE_TRY(records.write(context_record(spec, binary.file.bytes().size(), binary.info)));
+        SNAPGATE_TRY(timed_phase(loading, "verify", spec.path, verify));
+        SNAPGATE_TRY(loading.records.write(context_record(spec, binary.file.bytes().size(), binary.info)));
         binaries_.push_back(std::move(binary));
     }
     for (Binary& binary : binaries_) {
@@ -174,24 +194,24 @@ Status Session::load_binaries(const Job& job, RecordWriter& records) {
     return {};
 }
 
-Status Session::load_rope(const JobModel& model, RecordWriter& records) {
-    auto file = timed_phase(records, "read", model.rope_table, [&] { return MappedFile::open(model.rope_table); });
+Status Session::load_rope(const JobModel& model, const Loading& loading) {
+    auto file = timed_phase(loading, "read", model.rope_table, [&] { return MappedFile::open(model.rope_table); });
     if (!file) {
         return std::move(file).fault();
     }
     rope_file_.emplace(*std::move(file));
     const Span<const std::byte> bytes = rope_file_->bytes();
     const std::uint64_t half = static_cast<std::uint64_t>(model.context_length) * (model.head_dim / 2) * sizeof(float);
-    SNAPGATE_TRY(timed_phase(records, "verify", model.rope_table,
+    SNAPGATE_TRY(timed_phase(loading, "verify", model.rope_table,
                              [&] { return verify_content(model.rope_table, bytes, 2 * half, model.rope_sha256); }));
     rope_ = {bytes.subspan(0, half), bytes.subspan(half, half)};
     return {};
 }
 
-Status Session::create_contexts(RecordWriter& records) {
+Status Session::create_contexts(const Loading& loading) {
     for (const Binary& binary : binaries_) {
         const std::string& path = binary.spec->path;
-        auto context = timed_phase(records, "context_create", path, [&] {
+        auto context = timed_phase(loading, "context_create", path, [&] {
             return qnn::create_context(platform_->table(), platform_->backend(), platform_->device(),
                                        binary.file.bytes(), path);
         });
@@ -203,12 +223,12 @@ Status Session::create_contexts(RecordWriter& records) {
     return {};
 }
 
-Status Session::retrieve_graphs(const Job& job, RecordWriter& records, Steps& steps) {
+Status Session::retrieve_graphs(const Job& job, const Loading& loading, Steps& steps) {
     std::vector<ControlSetting>& settings = platform_->settings();
     for (std::size_t i = 0; i < binaries_.size(); ++i) {
         const std::vector<GraphSpec>& specs = binaries_[i].spec->graphs;
         for (std::size_t j = 0; j < specs.size(); ++j) {
-            auto handle = timed_phase(records, "graph_retrieve", specs[j].name, [&] {
+            auto handle = timed_phase(loading, "graph_retrieve", specs[j].name, [&] {
                 return qnn::retrieve_graph(platform_->table(), contexts_[i], specs[j].name);
             });
             if (!handle) {
@@ -262,12 +282,12 @@ void Session::free_buffers() noexcept {
     cache_.reset();
 }
 
-Status Session::create_graphs(const Job& job, RecordWriter& records) {
+Status Session::create_graphs(const Job& job, const Loading& loading) {
     Steps steps;
-    SNAPGATE_TRY(retrieve_graphs(job, records, steps));
+    SNAPGATE_TRY(retrieve_graphs(job, loading, steps));
     const RpcMemory* shared = platform_->shared_memory();
     std::optional<std::string> fallback = platform_->no_shared_memory();
-    SNAPGATE_TRY(timed_phase(records, "buffers", "", [&]() -> Status {
+    SNAPGATE_TRY(timed_phase(loading, "buffers", "", [&]() -> Status {
         if (shared != nullptr) {
             const Status status = create_buffers(job, steps, shared);
             if (status) {
@@ -293,7 +313,7 @@ Status Session::create_graphs(const Job& job, RecordWriter& records) {
         buffers.io_bytes += graph.io_bytes();
         buffers.n_tensors += graph.n_tensors();
     }
-    return records.write(buffers);
+    return loading.records.write(buffers);
 }
 
 } // namespace snapgate

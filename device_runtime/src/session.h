@@ -13,6 +13,7 @@
 #include "rpc_memory.h"
 #include "step_graph.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,14 @@
 #include <vector>
 
 namespace snapgate {
+
+// What goes with a load: where its records go, and who may end it.
+struct Loading {
+    Loading(RecordWriter& to, const std::atomic<bool>* flag = nullptr) noexcept : records(to), cancelled(flag) {}
+
+    RecordWriter& records;
+    const std::atomic<bool>* cancelled; // null: signals alone
+};
 
 // The QNN libraries and the device, opened. Members are declared in the order of opening and so freed in reverse.
 class Platform {
@@ -29,7 +38,7 @@ class Platform {
     // opened as the library chooses.
     static Result<std::unique_ptr<Platform>> open(const std::string& backend_library, const std::string& system_library,
                                                   std::optional<std::uint32_t> soc_number, PerformanceMode mode,
-                                                  const JobOptions& options, RecordWriter& records);
+                                                  const JobOptions& options, const Loading& loading);
 
     // What was asked of the platform so far, and its answers.
     std::vector<ControlSetting>& settings() noexcept { return settings_; }
@@ -65,7 +74,8 @@ class Platform {
 class Session {
   public:
     // Verifies every file before it is used; writes phase, context, buffers and memory records.
-    static Result<std::unique_ptr<Session>> load(const Job& job, RecordWriter& records);
+    // TERMINATED after the phase under way when that was asked for.
+    static Result<std::unique_ptr<Session>> load(const Job& job, const Loading& loading);
 
     KvCache& cache() noexcept { return *cache_; }
 
@@ -87,11 +97,11 @@ class Session {
 
     Session() = default;
 
-    Status load_binaries(const Job& job, RecordWriter& records);
-    Status load_rope(const JobModel& model, RecordWriter& records);
-    Status create_contexts(RecordWriter& records);
-    Status create_graphs(const Job& job, RecordWriter& records);
-    Status retrieve_graphs(const Job& job, RecordWriter& records, Steps& steps);
+    Status load_binaries(const Job& job, const Loading& loading);
+    Status load_rope(const JobModel& model, const Loading& loading);
+    Status create_contexts(const Loading& loading);
+    Status create_graphs(const Job& job, const Loading& loading);
+    Status retrieve_graphs(const Job& job, const Loading& loading, Steps& steps);
     Status create_buffers(const Job& job, const Steps& steps, const RpcMemory* shared);
     void free_buffers() noexcept;
 

@@ -73,10 +73,12 @@ def comparable_repetitions(generations: Iterable[Generation]) -> tuple[Generatio
 
 
 def load_total_ms(phases: Sequence[Phase]) -> float | None:
-    """From the start of the first phase to the end of the last, gaps included."""
-    if not phases:
+    """From the start of the first phase to the end of the last, gaps included; without the first execution, which is
+    part of a generation."""
+    loading = [phase for phase in phases if phase.name != "first_execute"]
+    if not loading:
         return None
-    return (max(p.end_ns for p in phases) - min(p.start_ns for p in phases)) / _NS_PER_MS
+    return (max(p.end_ns for p in loading) - min(p.start_ns for p in loading)) / _NS_PER_MS
 
 
 def load_phase_ms(phases: Iterable[Phase]) -> dict[str, float]:

@@ -119,6 +119,8 @@ class RunOptions:
     profiling: str = "off"
     """``basic``, ``detailed`` (cycles of each operator), ``linting``. The library slows down for it: steps are then no
     measure of speed."""
+    prefetch: bool = True
+    """The kernel is asked for the context binaries while libraries and device open."""
     memory: str = "auto"
     """Of tensors. ``auto``: shared with the DSP and registered where the phone has it; ``heap``: plain."""
     cpu_affinity: tuple[int, ...] = ()

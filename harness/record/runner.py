@@ -115,7 +115,8 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A load phase: open_libraries, backend, device, read, verify, context_create, graph_retrieve, buffers."""
+    """A load phase: open_libraries, backend, device, read, verify, context_create, graph_retrieve, buffers; and
+    first_execute, the first step of the first generation (part of its time, not of the load's)."""
 
     name: str
     detail: str

@@ -189,7 +189,7 @@ def test_every_record_is_of_the_schema_and_stdout_repeats_the_file(standin, reco
         "start", "phase", "phase", "phase", "phase", "platform",
         "phase", "phase", "context", "phase", "phase", "context", "phase", "phase",
         "phase", "phase", "phase", "phase", "phase", "buffers", "memory", "control",
-        "generation", "generation", "memory", "end",
+        "phase", "generation", "generation", "memory", "end",
     ]  # fmt: skip
 
 
@@ -205,8 +205,12 @@ def test_the_load_is_described(quantised):
     ] * 2
     assert [p.name for p in log.phases] == [
         "open_libraries", "backend", "device", "verify", "read", "verify", "read", "verify", "read", "verify",
-        "context_create", "context_create", "graph_retrieve", "graph_retrieve", "buffers",
+        "context_create", "context_create", "graph_retrieve", "graph_retrieve", "buffers", "first_execute",
     ]  # fmt: skip
+    first = log.generations[0].prefill[0]
+    assert (log.phases[-1].detail, log.phases[-1].start_ns, log.phases[-1].end_ns) == (
+        "ar4", first.start_ns, first.end_ns,
+    )  # fmt: skip
     # 2 layers, keys and values: 2 heads x 4 x 15 columns of one byte, each padded to 128
     assert log.buffers.kv_pool_bytes == 2 * 2 * 128
     assert log.buffers.alignment_bytes == 128

@@ -13,7 +13,7 @@ ENVIRONMENT = {"TSAN_OPTIONS": "halt_on_error=1 exitcode=66"}
 
 @pytest.fixture(scope="module")
 def tsan_build(preset_build):
-    return preset_build("host-tsan", "snapgate-runner", "FakeQnnHtp", "FakeQnnSystem")
+    return preset_build("host-tsan", "snapgate-runner", "snapgate-async-load", "FakeQnnHtp", "FakeQnnSystem")
 
 
 def prompt():

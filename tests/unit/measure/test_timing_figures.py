@@ -78,7 +78,8 @@ def test_load_time_holds_the_gaps_and_phases_are_summed_over_their_details():
         Phase(name="backend", detail="", start_ns=0, end_ns=10 * MS),
         Phase(name="context_create", detail="a", start_ns=15 * MS, end_ns=25 * MS),
         Phase(name="context_create", detail="b", start_ns=25 * MS, end_ns=45 * MS),
+        Phase(name="first_execute", detail="ar64", start_ns=50 * MS, end_ns=57 * MS),
     )
     assert load_total_ms(phases) == 45.0
-    assert load_phase_ms(phases) == {"backend": 10.0, "context_create": 30.0}
+    assert load_phase_ms(phases) == {"backend": 10.0, "context_create": 30.0, "first_execute": 7.0}
     assert load_total_ms(()) is None
