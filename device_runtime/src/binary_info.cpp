@@ -146,7 +146,7 @@ Result<BinaryInfo> read_binary_info(const SystemLibrary& system, Span<const std:
     constexpr const char* kNextStep = "check that the libraries are at least as new as the compiler of the artifact";
     abi::Handle handle = nullptr;
     abi::ErrorCode code = system.table().context_create(&handle);
-    if (error_number(code) != 0) {
+    if (error_number(code) != 0 || handle == nullptr) {
         return call_fault(ExitCode::kContextFailed, name, "systemContextCreate", code, kNextStep);
     }
     const std::unique_ptr<void, FreeSystemContext> context(handle, {&system.table()});

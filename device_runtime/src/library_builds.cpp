@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <link.h>
+#include <new>
 #include <vector>
 
 namespace snapgate {
@@ -38,14 +40,25 @@ bool is_stamp(const std::string& text) noexcept {
            two(4) <= 31 && two(6) < 24 && two(8) < 60 && two(10) < 60;
 }
 
-int collect_name(dl_phdr_info* info, std::size_t, void* names) noexcept {
+struct Names {
+    std::vector<std::string> paths;
+    bool complete = true;
+};
+
+// Called by the linker: nothing may be thrown through it.
+int collect_name(dl_phdr_info* info, std::size_t, void* data) noexcept {
+    auto& names = *static_cast<Names*>(data);
     const char* path = info->dlpi_name;
     const char* slash = path == nullptr ? nullptr : std::strrchr(path, '/');
     const char* base = slash == nullptr ? path : slash + 1;
     if (base != nullptr && std::strncmp(base, "libQnn", 6) == 0) {
-        static_cast<std::vector<std::string>*>(names)->emplace_back(path);
+        try {
+            names.paths.emplace_back(path);
+        } catch (const std::exception&) {
+            names.complete = false;
+        }
     }
-    return 0;
+    return names.complete ? 0 : 1;
 }
 
 } // namespace
@@ -97,9 +110,12 @@ Status verify_library_builds(const std::string& build_id) {
     if (build_id.size() < 2 || !is_build(build_id.substr(1))) {
         return {}; // a library that does not say of which build it is cannot be held against another
     }
-    std::vector<std::string> paths;
-    dl_iterate_phdr(collect_name, &paths);
-    for (const std::string& path : paths) {
+    Names names;
+    dl_iterate_phdr(collect_name, &names);
+    if (!names.complete) {
+        throw std::bad_alloc();
+    }
+    for (const std::string& path : names.paths) {
         auto file = MappedFile::open(path);
         if (!file) {
             continue; // loaded from inside an archive, or replaced since

@@ -26,7 +26,7 @@ void open_closed_streams() noexcept {
 // Records alone may go to stdout: a library that prints there is sent to stderr.
 FileDescriptor take_stdout() noexcept {
     std::fflush(stdout);
-    FileDescriptor records(dup(STDOUT_FILENO));
+    FileDescriptor records(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)); // a library may start programs
     dup2(STDERR_FILENO, STDOUT_FILENO);
     return records;
 }

@@ -119,13 +119,14 @@ const char* error_name(std::uint64_t code) noexcept {
 }
 
 Fault call_fault(ExitCode exit_code, std::string where, const char* call, std::uint64_t code, const char* next_step) {
-    return Fault{exit_code,
-                 std::move(where),
-                 std::string(call) + " failed",
-                 "QNN error " + std::to_string(error_number(code)) + " " + error_name(code),
-                 "success",
-                 next_step,
-                 code};
+    Fault fault{exit_code, std::move(where), std::string(call) + " failed", "", "success", next_step};
+    if (error_number(code) == 0) {
+        fault.found = "no error, and nothing made";
+    } else {
+        fault.found = "QNN error " + std::to_string(error_number(code)) + " " + error_name(code);
+        fault.qnn_code = code;
+    }
+    return fault;
 }
 
 } // namespace snapgate::qnn

@@ -14,7 +14,7 @@ constexpr std::uint64_t error_number(std::uint64_t code) noexcept { return code 
 // "GRAPH_ABORTED", or "UNKNOWN" for a number of no known meaning.
 const char* error_name(std::uint64_t code) noexcept;
 
-// A fault for a QNN call that returned `code`.
+// A fault for a QNN call that returned `code`; 0: it claims success and has made nothing.
 Fault call_fault(ExitCode exit_code, std::string where, const char* call, std::uint64_t code, const char* next_step);
 
 } // namespace snapgate::qnn

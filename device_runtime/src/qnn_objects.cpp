@@ -34,7 +34,7 @@ Log create_log(const abi::CoreTable& table) {
 Result<Backend> create_backend(const abi::CoreTable& table, const Log& log) {
     abi::Handle handle = nullptr;
     const abi::ErrorCode code = table.backend_create(log.get(), nullptr, &handle);
-    if (error_number(code) != 0) {
+    if (error_number(code) != 0 || handle == nullptr) {
         return call_fault(ExitCode::kBackendFailed, "backend", "backendCreate", code,
                           "check that all QNN libraries come from one release");
     }
@@ -49,7 +49,7 @@ Result<Device> create_device(const abi::CoreTable& table, const Log& log, std::o
     const abi::Config* configs[] = {&config, nullptr};
     abi::Handle handle = nullptr;
     const abi::ErrorCode code = table.device_create(log.get(), soc_number ? configs : nullptr, &handle);
-    if (error_number(code) != 0) {
+    if (error_number(code) != 0 || handle == nullptr) {
         return call_fault(ExitCode::kDeviceFailed, "device", "deviceCreate", code,
                           "look at the first error above: a missing skel library or a closed DSP ends here too");
     }
@@ -61,7 +61,7 @@ Result<Context> create_context(const abi::CoreTable& table, const Backend& backe
     abi::Handle handle = nullptr;
     const abi::ErrorCode code = table.context_create_from_binary(backend.get(), device.get(), nullptr, binary.data(),
                                                                  binary.size(), &handle, nullptr);
-    if (error_number(code) != 0) {
+    if (error_number(code) != 0 || handle == nullptr) {
         return call_fault(ExitCode::kContextFailed, name, "contextCreateFromBinary", code,
                           "check that the libraries are at least as new as the compiler of the artifact");
     }

@@ -30,7 +30,11 @@ Result<StampFile> StampFile::create(const std::string& folder, std::uint64_t cap
     }
     const std::size_t n_bytes = sizeof(Header) + capacity * sizeof(Stamp);
     // Space for every page is taken now: a full disk is an error here and not a SIGBUS between two tokens.
-    if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(n_bytes)); error != 0) {
+    int error = EINTR; // some file systems give up for any signal
+    while (error == EINTR) {
+        error = posix_fallocate(file.get(), 0, static_cast<off_t>(n_bytes));
+    }
+    if (error != 0) {
         return fault(error);
     }
     void* memory = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0);

@@ -19,3 +19,9 @@ TEST_CASE("a failed call becomes a fault with call, number and name") {
     CHECK(fault.found == "QNN error 14001 DEVICE_INVALID_CONFIG");
     CHECK(fault.qnn_code == 14001U);
 }
+
+TEST_CASE("a call that made nothing without an error has no code") {
+    const Fault fault = qnn::call_fault(ExitCode::kDeviceFailed, "device", "deviceCreate", 0xABCD00000000ULL, "look");
+    CHECK(fault.found == "no error, and nothing made");
+    CHECK_FALSE(fault.qnn_code.has_value());
+}

@@ -63,6 +63,22 @@ def test_a_failed_call_is_reported_with_its_code_and_name(quantised, failure, er
     assert fault.qnn_name == qnn_name
 
 
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("backendCreate", "BACKEND_FAILED"),
+        ("deviceCreate", "DEVICE_FAILED"),
+        ("systemContextCreate", "CONTEXT_FAILED"),
+        ("contextCreateFromBinary", "CONTEXT_FAILED"),
+        ("graphRetrieve", "GRAPH_FAILED"),
+    ],
+)
+def test_a_call_that_claims_success_and_makes_nothing_is_a_fault(quantised, call, error):
+    job = quantised.job(prompt(), performance_mode="burst")
+    fault = check_fault(quantised.run(job, environment={"FAKE_QNN_FAIL": f"{call}:1:0"}), error)
+    assert (fault.what, fault.found, fault.qnn_code) == (f"{call} failed", "no error, and nothing made", None)
+
+
 def test_a_failed_step_is_placed_by_graph_and_position(quantised):
     fault = check_fault(
         quantised.run(quantised.job(prompt()), environment={"FAKE_QNN_FAIL": "graphExecute:5:6031"}), "EXECUTE_FAILED"
