@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import sys
 import tempfile
 from collections import Counter
@@ -16,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from phones_faults import STAGES, Matrix, all_cases, random_cases
+from phones_faults import STAGES, Matrix, all_cases, random_cases, sampled_cases, shorter_limits
 from phones_standin import make_model
 
 from harness.virtual.lab import PhoneSpec, VirtualLab
@@ -31,14 +30,15 @@ Line = dict[str, Any]
 def run(n_cases: int | None, n_random: int, seed: int, log: Path, part: tuple[int, int]) -> list[Line]:
     cases = list(all_cases())
     if n_cases is not None and n_cases < len(cases):
-        cases = sorted(random.Random(seed).sample(cases, n_cases), key=lambda case: case.number)  # noqa: S311
+        cases = list(sampled_cases(n_cases, seed))
     cases = [*cases, *random_cases(n_random, seed)][part[0] - 1 :: part[1]]
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="bench-phones-") as name:
         folder = Path(name)
         (folder / "model").mkdir()
         model = make_model(folder / "model")
-        with VirtualLab.start(folder / "lab", [PhoneSpec(marker="gen3")]) as lab, log.open("w") as out:
+        phones = [PhoneSpec(marker="gen3")]
+        with VirtualLab.start(folder / "lab", phones) as lab, log.open("w") as out, shorter_limits():
             matrix = Matrix(lab, folder / "lab", model, folder, seed=seed)
             for k, case in enumerate(cases):
                 outcome = matrix.carry_out(case)

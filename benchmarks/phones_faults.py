@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.device.adb import AdbDevice
+from harness.device.fitness import Demand
 from harness.device.phone import LeasedPhone
+from harness.device.shell import Patience
 from harness.device.store import ROOT, PhoneStore, StoredFile
 from harness.errors import InfraError, LeaseError
 from harness.journal import Entry, JournalWriter, read_journal
@@ -35,7 +37,11 @@ STAGES: Final = ("discover", "push", "start", "prefill", "decode", "pull", "reco
 PROMPT: Final = Prompt(
     prompt_id="p", mode="generate", tokens=(1, 5, 9, 13, 17, 2, 3, 4, 6, 7), n_gen=4, ignore_eos=True, logits=Logits.ALL
 )
-WORKLOAD: Final = Workload(name="matrix", prompts=(PROMPT,), performance_mode="default", deadline_s=25, stall_s=8)
+WORKLOAD: Final = Workload(
+    name="matrix", prompts=(PROMPT,), performance_mode="default", deadline_s=25, stall_s=8, demand=Demand(window_s=0)
+)
+LONGEST_S: Final = 8.0
+"""Of any other command or silent transfer: so long a hung one holds up a case."""
 _SHIM: Final = """#!/system/bin/sh
 # {nonce}
 export FAKE_QNN_DELAY=graphExecute:{delay_ms} FAKE_QNN_TRACE=trace.txt
@@ -43,6 +49,8 @@ exec ./libs/real-snapgate-runner "$@"
 """
 _RUNNER: Final = "real-snapgate-runner"
 _DELAY_MS: Final = 250
+_SLOWED: Final = ("start", "prefill", "decode")
+"""Stages whose runner works slowly, so that the fault finds it at work."""
 _GONE: Final = (
     r"went away|is gone|rebooted|not found|connection .* failed|no longer at|offline|moved no data|unreachable"
 )
@@ -79,6 +87,9 @@ class Case:
     @property
     def name(self) -> str:
         return "+".join(fault.name for fault in self.faults)
+
+    def __str__(self) -> str:
+        return f"{self.stage}-{self.name}".replace(" ", "_")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,7 +140,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault(name="reboot", strike=_reboot, cause=_GONE),
     Fault(name="power cut", strike=_kill, cause=_GONE),
     Fault(name="frozen link", strike=lambda p, _: p.freeze(3.0), cause=_HUNG + "|" + _GONE),
-    Fault(name="stalled link", strike=lambda p, _: p.freeze(12.0), cause=_HUNG + "|" + _GONE),
+    Fault(name="stalled link", strike=lambda p, _: p.freeze(LONGEST_S + 3), cause=_HUNG + "|" + _GONE),
     Fault(name="slow link", strike=lambda p, _: p.slow_down(400_000), cause=_HUNG),
     Fault(name="garbage bytes", strike=lambda p, a: p.send_garbage(200, seed=a.rng.randrange(99)), cause=_GONE),
     Fault(name="unauthorized, then accepted", strike=_trust_later, cause=_GONE + "|does not trust|unauthorized"),
@@ -217,6 +228,21 @@ class _Journal(JournalWriter):
         super().append(entry)
 
 
+@contextlib.contextmanager
+def shorter_limits() -> Iterator[None]:
+    """Calls that may take longer than ``LONGEST_S`` are cut to that; of a run and of transfers only the silence is."""
+    given = Patience.of
+
+    def of(seconds: float, stall_s: float | None = None) -> Patience:
+        return given(seconds if stall_s is not None else min(seconds, LONGEST_S), stall_s and min(stall_s, LONGEST_S))
+
+    Patience.of = of  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        Patience.of = given  # type: ignore[method-assign]
+
+
 class Matrix:
     """One virtual phone, one model, one journal, and the clean run that every whole run must equal."""
 
@@ -278,7 +304,8 @@ class Matrix:
         self._n_runs += 1
         results = self._folder / "out"
         shim = self._folder / f"shim{self._n_runs}"
-        shim.write_text(_SHIM.format(delay_ms=_DELAY_MS if case is not None else 0, nonce=self._n_runs))
+        slowed = case is not None and case.stage in _SLOWED
+        shim.write_text(_SHIM.format(delay_ms=_DELAY_MS if slowed else 0, nonce=self._n_runs))
         journal = _Journal(results / "journal" / self._journal_name)
         journal.struck = struck
         stop = threading.Event()
@@ -419,6 +446,12 @@ def all_cases() -> tuple[Case, ...]:
     return tuple(Case(number=n, faults=(fault,), stage=stage) for n, (fault, stage) in enumerate(pairs))
 
 
+def sampled_cases(n: int, seed: int) -> tuple[Case, ...]:
+    """``n`` of one fault, in the order of ``all_cases``."""
+    cases = random.Random(seed).sample(all_cases(), n)  # noqa: S311
+    return tuple(sorted(cases, key=lambda case: case.number))
+
+
 def random_cases(n: int, seed: int) -> tuple[Case, ...]:
     """Two faults at once, a random moment after a random stage."""
     rng = random.Random(seed)  # noqa: S311
@@ -431,3 +464,11 @@ def random_cases(n: int, seed: int) -> tuple[Case, ...]:
         )
         for k in range(n)
     )
+
+
+SAMPLE_SEED: Final = 5
+
+
+def sample() -> tuple[Case, ...]:
+    """The 40 cases of ``make test-all``."""
+    return (*sampled_cases(34, SAMPLE_SEED), *random_cases(6, SAMPLE_SEED))

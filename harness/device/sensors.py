@@ -70,7 +70,7 @@ while [ $n -gt 0 ]; do
   done
   echo "$line" || exit 1
   n=$((n-1))
-  sleep 1
+  sleep 1 < /dev/null > /dev/null 2>&1
 done
 """
 

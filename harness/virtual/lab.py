@@ -168,7 +168,7 @@ class VirtualLab:
     """Phones and their private adb server, owned by this process and gone with it, however it ends."""
 
     def __init__(self, state_dir: Path, supervisor: subprocess.Popen[bytes]) -> None:
-        self._state_dir = state_dir
+        self.state_dir = state_dir
         self._supervisor = supervisor
         self.adb_host = ADB_HOST
         described = control.request(state_dir, {"op": "list"})
@@ -193,7 +193,7 @@ class VirtualLab:
         return lab
 
     def add(self, phones: Sequence[PhoneSpec], progress: Callable[[str], None] = _quiet) -> tuple[VirtualPhone, ...]:
-        new = add_phones(self._state_dir, phones, progress)
+        new = add_phones(self.state_dir, phones, progress)
         self.phones += new
         return new
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -11,6 +15,28 @@ from harness.device.adb import Adb, AdbDevice
 from harness.device.phone import LeasedPhone
 from harness.pool.local import PhoneInfo, acquire, discover
 from harness.virtual.lab import PhoneSpec, VirtualLab, VirtualPhone
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of ``benchmarks/``."""
+    folder = str(Path(__file__).resolve().parents[3] / "benchmarks")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
+@pytest.fixture(scope="module")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model on the stand-in QNN library: an artifact, and the runner with its libraries."""
+    return benchmark("phones_standin").make_model(tmp_path_factory.mktemp("standin"))
+
+
+@pytest.fixture(scope="module")
+def matrix(lab: VirtualLab, standin: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Faults at stages of runs on the lab's one phone, as ``make bench-phones`` tries them."""
+    faults: Any = benchmark("phones_faults")
+    with faults.shorter_limits():
+        yield faults.Matrix(lab, lab.state_dir, standin, tmp_path_factory.mktemp("matrix"), seed=faults.SAMPLE_SEED)
 
 
 @pytest.fixture(scope="module")

@@ -5,29 +5,26 @@ A *shim* is a shell script in the runner's place. It may let the real runner wor
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
 from harness.device.adb import AdbDevice
+from harness.device.fitness import Demand
 from harness.device.phone import LeasedPhone
-from harness.device.store import ROOT, StoredFile
+from harness.device.store import ROOT
 from harness.journal import JournalWriter, read_journal
-from harness.record.artifact import ARTIFACT_SCHEMA, Artifact, ArtifactManifest, ContextFile, ModelFacts, Recipe, Target
 from harness.record.job import Logits, Prompt
 from harness.record.run import RunRecord
 from harness.record.vocabulary import Status
 from harness.run.execute import execute
-from harness.run.libraries import RuntimeFiles
 from harness.run.workload import Workload
-from harness.soc import KvPrecision, Precision
 from harness.virtual.lab import VirtualPhone
 
 pytestmark = [
@@ -36,7 +33,6 @@ pytestmark = [
     pytest.mark.xdist_group("wire-hostile"),
 ]
 
-_RUNTIME = Path(__file__).resolve().parents[2] / "runtime" / "conftest.py"
 PROMPT = Prompt(
     prompt_id="p",
     mode="generate",
@@ -46,69 +42,8 @@ PROMPT = Prompt(
     logits=Logits.ALL,
     repetitions=2,
 )
-SHORT = Workload(name="short", prompts=(PROMPT,), performance_mode="default", deadline_s=60, stall_s=20)
-
-
-def _runtime_tests() -> ModuleType:
-    """The builds and the stand-in model of the runner's own tests."""
-    name = "snapgate_runtime_tests"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, _RUNTIME)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    artifact: Artifact
-    runner: Path
-    libraries: tuple[StoredFile, ...]
-
-    def runtime(self, runner: Path | None = None) -> RuntimeFiles:
-        return RuntimeFiles(
-            abi="x86_64",
-            runner=StoredFile.of(runner or self.runner, "snapgate-runner", executable=True),
-            libraries=(*self.libraries, StoredFile.of(self.runner, "libs/real-snapgate-runner", executable=True)),
-        )
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    runtime = _runtime_tests()
-    build = runtime.build_preset("host")
-    folder = tmp_path_factory.mktemp("standin")
-    standin = runtime.StandIn(build, folder)
-    job = standin.job(PROMPT)
-    contexts = tuple(
-        ContextFile(file=c.path.name, sha256=c.sha256, n_bytes=c.n_bytes, graphs=c.graphs) for c in job.contexts
-    )
-    manifest = ArtifactManifest(
-        schema=ARTIFACT_SCHEMA,
-        model=ModelFacts(
-            name="standin", architecture="LlamaForCausalLM", n_layers=2, hidden_size=8, intermediate_size=8, n_heads=2,
-            n_kv_heads=2, head_dim=4, vocab_size=32, max_context=16, rope_theta=1e4, rms_norm_eps=1e-5,
-            tied_embeddings=True, bos_id=None, eos_ids=(), n_parameters=1,
-        ),
-        recipe=Recipe(
-            precision=Precision.W8A16, kv=KvPrecision.KV8, context_length=16, prefill_tokens=4, rmsnorm="basic",
-            mask_value=-100.0, calibration_method=None, calibration_samples=None, calibration_tokens=None,
-            calibration_text_sha256=None,
-        ),
-        target=Target(part="SM8650", soc_number=57, htp_arch=75, vtcm_mb=8, optimization_level=3),
-        contexts=contexts,
-        tools={},
-        checkpoint_sha256={},
-        files_sha256={**{c.file: c.sha256 for c in contexts}, "rope.bin": job.model.rope_sha256},
-        quality=(),
-    )  # fmt: skip
-    libraries = (
-        StoredFile.of(build.backend, "libs/libQnnHtp.so", executable=True),
-        StoredFile.of(build.system, "libs/libQnnSystem.so", executable=True),
-    )
-    return Model(artifact=Artifact(folder=folder, manifest=manifest), runner=build.runner, libraries=libraries)
+SHORT = Workload(name="short", prompts=(PROMPT,), performance_mode="default", deadline_s=60, stall_s=20,
+                 demand=Demand(window_s=0))  # fmt: skip
 
 
 @pytest.fixture
@@ -117,7 +52,7 @@ def results(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(phone: LeasedPhone, model: Model, results: Path, tmp_path: Path) -> Iterator[Callable[..., RunRecord]]:
+def run(phone: LeasedPhone, standin: Any, results: Path, tmp_path: Path) -> Iterator[Callable[..., RunRecord]]:
     """``run(shim)``: the record of one run, and proof that nothing of it is left on the phone."""
     journal = JournalWriter(results / "journal" / "s1-main.jsonl")
 
@@ -128,13 +63,13 @@ def run(phone: LeasedPhone, model: Model, results: Path, tmp_path: Path) -> Iter
             script.write_text("#!/system/bin/sh\n" + textwrap.dedent(shim))
         record = execute(
             phone,
-            model.artifact,
+            standin.artifact,
             workload,
             session_id="s1",
             results_dir=results,
             journal=journal,
             reconnect_s=reconnect_s,
-            runtime=model.runtime(script),
+            runtime=standin.runtime(script),
         )
         assert read_journal(results / "journal").runs[-1] == record
         return record
@@ -159,7 +94,13 @@ def left_behind(device: AdbDevice) -> str:
         'ls "$1/runs"; ls -A "$1/store"/* | grep "[.]part$";'
         ' for p in /proc/[0-9]*/cmdline; do grep -aq "snapgate-[rs]unner\\|snapgate-[s]ensors" "$p" && echo "$p"; done'
     )
-    return device.script(text, ROOT, what="look").text
+    left = device.script(text, ROOT, what="look").text
+    deadline = time.monotonic() + 5
+    while left and time.monotonic() < deadline:
+        # What is ended with its connection needs a moment for it.
+        time.sleep(0.1)
+        left = device.script(text, ROOT, what="look").text
+    return left
 
 
 def test_the_stand_in_gives_a_whole_run(run: Callable[..., RunRecord], device: AdbDevice) -> None:
@@ -371,13 +312,13 @@ def test_a_push_that_breaks_names_its_cause(
 
 
 def test_another_phone_behind_the_transport_is_never_run_on(
-    run: Callable[..., RunRecord], phone: LeasedPhone, model: Model, results: Path
+    run: Callable[..., RunRecord], phone: LeasedPhone, standin: Any, results: Path
 ) -> None:
     stranger = replace(phone, facts=replace(phone.facts, serial="ANOTHER"))
     journal = JournalWriter(results / "journal" / "s2-main.jsonl")
     record = execute(
-        stranger, model.artifact, SHORT, session_id="s2", results_dir=results, journal=journal, reconnect_s=0.5,
-        runtime=model.runtime(),
+        stranger, standin.artifact, SHORT, session_id="s2", results_dir=results, journal=journal, reconnect_s=0.5,
+        runtime=standin.runtime(),
     )  # fmt: skip
     journal.close()
     assert blame(record) == (Status.INFRA, "PhoneLostError")
