@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.main import main
 from harness.device.adb import AdbDevice
 from harness.device.lease import FENCE
 from harness.device.phone import LeasedPhone
@@ -41,6 +43,33 @@ def test_a_phone_is_found_with_its_facts(info: PhoneInfo, virtual: VirtualPhone)
     assert (info.facts.serial, info.facts.part, info.facts.abi) == (virtual.serial, "SM8650", "x86_64")
     assert info.facts.virtual is True
     assert len(info.facts.boot_id) == 36
+
+
+def told(lab: VirtualLab, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    assert main(["devices", "--adb-host", lab.adb_host, "--adb-port", str(lab.adb_port), *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_phone_is_shown_with_what_it_brings_along(
+    lab: VirtualLab, virtual: VirtualPhone, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = lab.state_dir / "phones" / virtual.serial / "root/vendor/lib64/libcdsprpc.so"
+    bare = json.loads(told(lab, capsys, "--json"))["phones"][0]["inventory"]
+    library.write_bytes(b"\x7fELF\0rpcmem_alloc\0rpcmem_to_fd\0")
+    try:
+        phone = json.loads(told(lab, capsys, "--json"))["phones"][0]
+        shown = told(lab, capsys).splitlines()
+    finally:
+        library.unlink()
+    assert (bare["libraries"], bare["symbols"], bare["symbols_unavailable"]) == ([], [], "no libcdsprpc.so")
+    assert (phone["htp_arch"], phone["usable"], phone["inventory"]["verified_boot"]) == (75, True, "green")
+    assert phone["inventory"]["libraries"] == ["/vendor/lib64/libcdsprpc.so"]
+    assert phone["inventory"]["symbols"] == ["rpcmem_alloc", "rpcmem_to_fd"]
+    assert phone["inventory"]["symbols_unavailable"] is None
+    assert f"{virtual.transport:24} {virtual.serial:16} virtual  usable" in shown
+    assert "  HTP                    v75" in shown
+    assert "  verified boot          green" in shown
+    assert "  libcdsprpc.so symbols  rpcmem_alloc, rpcmem_to_fd" in shown
 
 
 def test_two_phones_are_found_in_order_of_their_serials(tmp_path: Path) -> None:
