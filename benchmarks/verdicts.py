@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import waits
 from noise import MODELS, SD, Array, ar1, session
 from scipy import stats
 
@@ -30,6 +31,9 @@ NO_EXTRA = "AR(1) 0"
 FALSE_ALARMS = 0.01
 UNLIKE = (1.0, 0.3, 0.5, 0.8, 2.0, 3.0)
 """Noise of the metrics, times that of the first: what they have in common says little"""
+
+
+SIMULATED = tuple(f"benchmarks/{name}.py" for name in ("verdicts", "noise", "waits"))
 
 
 def upper_bound(n_hits: int, n: int) -> float:
@@ -346,13 +350,37 @@ def steadiness_section(rng: np.random.Generator, n_flat: int, n_knees: int, say:
     ]
 
 
+def waits_section(rng: np.random.Generator, n: int, say: Callable[[str], None]) -> list[str]:
+    say("steady state against a fixed wait")
+    found = waits.compared(rng, n)
+    rows, holds = [], []
+    for (group, rule, times, errors), (_, _, other, apart) in zip(found[::2], found[1::2], strict=True):
+        holds.append(bool(times.mean() < other.mean() and errors.std() <= apart.std()))
+        for name, took, off in ((rule, times, errors), ("fixed wait", other, apart)):
+            row = [group, name, str(len(took)), f"{took.mean():.0f} s", f"{np.quantile(took, 0.95):.0f} s"]
+            row += [percent(float(off.std())), percent(float(off.mean()))]
+            rows.append([*row, percent(float((np.abs(off) <= 0.02).mean()), 1)])
+    head = ["phones", "load goes on", "n", "phone time, mean", "95 %", "sd of the speed", "bias", "within 2 %"]
+    return [
+        "## Until a steady state, or for a fixed time",
+        "",
+        "Phones that warm up and throttle under sustained load (`benchmarks/waits.py`). The thermal suite's rule looks "
+        f"after every {waits.LEG} generations of {waits.N_TOKENS} tokens; the other waits for {waits.FIXED_S:.0f} s, "
+        f"then measures {waits.N_MEASURED} generations. {waits.START_S:g} s are counted for each new leg.",
+        "",
+        f"Less phone time at equal or lower variance, all phones: {met(holds[0])}.",
+        "",
+        *table(head, rows),
+    ]
+
+
 def commit() -> tuple[str, bool]:
     """The hash of the checkout, and whether what is judged here differs from it."""
 
     def git(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
 
-    changed = git("diff", "--quiet", "HEAD", "--", "harness/measure", "benchmarks").returncode != 0
+    changed = git("diff", "--quiet", "HEAD", "--", "harness/measure", *SIMULATED).returncode != 0
     return git("rev-parse", "HEAD").stdout.strip(), changed
 
 
@@ -366,7 +394,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("error: no git commit to take the seed from; next step: run in a checkout\n")
         return 21
     if changed and arguments.scale >= 1:
-        sys.stderr.write("error: harness/measure or benchmarks differ from the commit; next step: commit, then run\n")
+        sys.stderr.write(
+            "error: harness/measure or the simulation differs from the commit; next step: commit, then run\n"
+        )
         return 20
     started = time.monotonic()
 
@@ -385,6 +415,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         *planted_section(rng(1), size(10_000), say),
         *rivals_section(rng(2), size(20_000), say),
         *steadiness_section(rng(3), size(1_500), size(300), say),
+        *waits_section(rng(4), size(3_000), say),
     ]
     head = [
         "# How good are the verdicts?",
@@ -392,8 +423,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"Made by `make bench-verdicts` in {time.monotonic() - started:.0f} s, at commit `{digest[:16]}`, whose hash "
         f"is the seed. Everything here is simulated: noise of {100 * SD:g} % a run (`benchmarks/noise.py`), "
         "no phone. The rule is in `harness/measure/paired.py`, change points in `harness/measure/changepoint.py`.",
-        "",
-        "Not measured here: the phone time that steady-state detection saves against a fixed wait.",
         "",
         (
             "What to keep in mind: the rule was tuned (treatment of outliers, error spent on each look, error rate) "

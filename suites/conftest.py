@@ -48,7 +48,7 @@ def sweep_run(lab: Lab, case: Case) -> RunRecord | None:
 
 @pytest.fixture(scope="session")
 def sustained_run(lab: Lab, case: Case) -> RunRecord | None:
-    """300 tokens again and again until the phone is in a steady state, 40 times at most; a token a second while it
+    """300 tokens again and again until the phone is in a steady state, 42 times at most; a token a second while it
     cools; then as long, held to 70 % of the speed."""
     return lab.suite(case, "sustained")
 

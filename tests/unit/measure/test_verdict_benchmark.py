@@ -69,11 +69,36 @@ def test_arms_of_the_rivals_run_one_after_the_other(bench):
     assert a_comes_first(bench.N_PAIRS).sum() == 6
 
 
+def test_a_phone_that_never_throttles_is_measured_by_both_waits(bench):
+    """Heat settles at once: 2 legs of 3 x 15 s and a start of 3 s; or 12 x 15 s of waiting and 5 x 15 s."""
+    calm = bench.waits.Phone(
+        celsius=np.full(1200, 40.0), constant_s=1.0, slower=0.0, knee_s=1e6, ramp_s=1.0, noise=np.zeros(99)
+    )
+    assert bench.waits.detected(calm) == pytest.approx((93.0, 0.0))
+    assert bench.waits.fixed(calm) == pytest.approx((255.0, 0.0))
+
+
+def test_the_error_of_a_wait_that_is_too_short_is_that_of_the_throttling(bench):
+    """Half as fast from 300 s on: after 255 s nothing of it is seen."""
+    late = bench.waits.Phone(
+        celsius=30 + 0.05 * np.arange(1200.0), constant_s=1.0, slower=np.log(2), knee_s=300, ramp_s=1.0,
+        noise=np.zeros(99),
+    )  # fmt: skip
+    assert bench.waits.fixed(late)[1] == pytest.approx(-np.log(2))
+    assert bench.waits.detected(late)[1] == pytest.approx(0.0)
+
+
 def test_the_page_is_written_with_the_seed_named(bench, tmp_path):
     out = tmp_path / "page.md"
     assert bench.main(["--scale", "0.0001", "--out", str(out)]) == 0
     page = out.read_text()
     digest, _ = bench.commit()
     assert digest[:16] in page
-    for title in ("## No difference", "## A planted slow-down of 3 %", "## Against other rules", "## Change points"):
+    for title in (
+        "## No difference",
+        "## A planted slow-down of 3 %",
+        "## Against other rules",
+        "## Change points",
+        "## Until a",
+    ):
         assert title in page
