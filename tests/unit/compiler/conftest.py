@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,16 @@ def heldout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+COMMON = ("float32-graphs-*", "perplexity-fp32-*", "calibration-*")
+"""Stages that do not depend on precision, SoC or compiler: made once and copied to whoever does not ask for none."""
+
+
 @pytest.fixture(scope="session")
-def prepare_small(heldout: Path) -> Callable[..., Artifact]:
-    def run(out: Path, **changes: Any) -> Artifact:
+def prepare_small(heldout: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Artifact]:
+    """``warm`` False: nothing is taken from earlier preparations."""
+    kept = tmp_path_factory.mktemp("stages")
+
+    def run(out: Path, *, warm: bool = True, **changes: Any) -> Artifact:
         options: dict[str, Any] = {
             "soc": find_soc("gen3"),
             "precision": Precision.W8A16,
@@ -33,6 +41,14 @@ def prepare_small(heldout: Path) -> Callable[..., Artifact]:
             "heldout": heldout,
             **changes,
         }
-        return prepare(TINY_LLAMA, out=out, **options)
+        stages = out / ".stages"
+        if warm and not stages.exists():
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(kept, stages)
+        artifact = prepare(TINY_LLAMA, out=out, **options)
+        for stage in (stage for glob in COMMON for stage in stages.glob(glob)):
+            if not (kept / stage.name).exists():
+                shutil.copytree(stage, kept / stage.name)
+        return artifact
 
     return run

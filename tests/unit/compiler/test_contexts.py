@@ -99,5 +99,5 @@ def test_a_library_that_is_not_built_is_named(
 ) -> None:
     monkeypatch.setenv("SNAPGATE_BUILD", str(tmp_path / "nowhere"))
     with pytest.raises(HostError, match="need a library that is not built"):  # before any work is done
-        prepare_small(tmp_path / "out", contexts="one")
+        prepare_small(tmp_path / "out", warm=False, contexts="one")
     assert not (tmp_path / "out").exists()

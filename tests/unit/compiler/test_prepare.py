@@ -87,7 +87,7 @@ def test_how_weights_were_rounded_is_recorded_and_changes_the_model(prepare_smal
 
 
 def test_the_same_inputs_give_the_same_bytes(w8a16: Artifact, prepare_small: Prepare, tmp_path: Path) -> None:
-    again = prepare_small(tmp_path)
+    again = prepare_small(tmp_path, warm=False)
     assert again.manifest == w8a16.manifest
     for name in w8a16.manifest.files_sha256:
         assert again.path(name).read_bytes() == w8a16.path(name).read_bytes(), name
@@ -236,13 +236,13 @@ def test_an_interrupted_preparation_goes_on_with_the_stage_it_was_in(prepare_sma
 
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        prepare_small(tmp_path, precision=Precision.FP16, progress=interrupt)
+        prepare_small(tmp_path, warm=False, precision=Precision.FP16, progress=interrupt)
     damaged = next((tmp_path / ".stages").glob("float16-graphs-*")) / "graph.data"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
     artifact = prepare_small(tmp_path, precision=Precision.FP16, progress=said.append)
     resumed = [line.split(":")[0] for line in said if line.endswith("finished before, taken as it is")]
     assert resumed == ["float32 graphs", "perplexity fp32", "perplexity kvfp16", "accuracy", "compile ar16"]
-    whole = prepare_small(tmp_path / "whole", precision=Precision.FP16)
+    whole = prepare_small(tmp_path / "whole", warm=False, precision=Precision.FP16)
     assert artifact.manifest == whole.manifest
     assert load_artifact(artifact.folder).manifest == whole.manifest
 
