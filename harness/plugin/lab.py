@@ -17,6 +17,7 @@ from harness.device.phone import LeasedPhone
 from harness.errors import ArtifactError, InfraError, SnapGateError
 from harness.journal import Entry, Finished, Journal, JournalWriter, NotCovered, read_journal
 from harness.measure.selfcheck import record_checks
+from harness.model.reference import reference_facts
 from harness.plugin.accuracy import (
     HostReference,
     accuracy_workload,
@@ -32,7 +33,7 @@ from harness.plugin.live import Channel
 from harness.plugin.options import Settings
 from harness.plugin.phones import PhoneList
 from harness.plugin.replay import pick
-from harness.plugin.resume import comparison_so_far, recalled
+from harness.plugin.resume import comparison_so_far, recalled, refuse_another_reference
 from harness.plugin.share import Share
 from harness.plugin.suites import Bench, run_suite
 from harness.pool.quarantine import cause_of
@@ -162,9 +163,13 @@ class Lab:
         if not any(e.cell == case.cell and e.workload == name for e in self._stopped.finished):
             return None
         try:
-            record, entries = recalled(self._stopped, case, name, self._artifact(case.cell).manifest.artifact_id)
+            artifact = self._artifact(case.cell)
+            record, entries = recalled(self._stopped, case, name, artifact.manifest.artifact_id)
         except KeyError:
             return None
+        made = [entry for entry in entries if isinstance(entry, ReferenceFacts)]
+        if made and any(not isinstance(entry, ReferenceFacts | SelfCheck) for entry in entries):
+            refuse_another_reference(made, reference_facts(artifact), case.cell)
         self._say(f"{name} of {case.id} was finished before the session was stopped: not run again")
         self._entries.setdefault(case, []).extend((record, *entries))
         return record

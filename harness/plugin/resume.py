@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
-from harness.errors import ArtifactError, UserError
+from harness.errors import ArtifactError, HostError, UserError
 from harness.journal import Entry, Finished, Journal, Resume, Session, read_journal
 from harness.plugin.case import Case
 from harness.plugin.options import Settings
 from harness.record.ab import Comparison
-from harness.record.run import RunRecord
+from harness.record.comparison import ReferenceFacts
+from harness.record.run import Cell, RunRecord
 from harness.record.vocabulary import Status
 from harness.results.gate import read_session
+from harness.soc import Precision
 
 
 def stopped_session(settings: Settings) -> Journal:
@@ -92,6 +95,27 @@ def recalled(journal: Journal, case: Case, workload: str, artifact_id: str) -> t
                 *(e for e in journal.self_checks if e.run_id == run.run_id),
             )
     raise KeyError(workload)
+
+
+def refuse_another_reference(made: Iterable[ReferenceFacts], here: ReferenceFacts, cell: Cell) -> None:
+    """Integer kernels of another CPU class or onnxruntime give other numbers, so a quantised model is not compared with
+    a reference made there. Raises ``HostError``. At fp16 the reference is float32, where that does not matter."""
+    if cell.precision is Precision.FP16:
+        return
+    for facts in made:
+        for name in ("onnxruntime_version", "cpu_flags", "n_threads", "optimization_level"):
+            found, wanted = getattr(facts, name), getattr(here, name)
+            if found != wanted:
+                raise HostError(
+                    f"{cell}: the reference in the journal was made on another host ({facts.cpu_model})",
+                    found=f"{name} {_listed(found)}",
+                    expected=_listed(wanted),
+                    next_step="make it again: start a new session here, without --resume; or resume on that host",
+                )
+
+
+def _listed(value: object) -> str:
+    return (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
 
 
 def _comparison(journal: Journal, run: RunRecord) -> Comparison:

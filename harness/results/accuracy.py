@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,11 @@ from harness.measure.quality import perplexity
 from harness.measure.statistics import perplexity_ratio_interval
 from harness.record.comparison import EDGE_PREFIX, Leg, LogitsComparison, WindowScores
 from harness.results.figure import Figure
+
+_LOGITS: Final = (
+    "prefill_snr_db", "decode_snr_db", "worst_decode_snr_db", "relative_l2", "kl_nats_mean", "top1_agreement",
+    "greedy_exact_fraction", "greedy_mismatch_max_margin", "three_way_snr_gap_db",
+)  # fmt: skip
 
 
 def logits_figures(items: Sequence[LogitsComparison]) -> dict[str, Figure]:
@@ -21,6 +27,9 @@ def logits_figures(items: Sequence[LogitsComparison]) -> dict[str, Figure]:
     if not phone:
         return {}
     run_ids = _run_ids(phone)
+    if len({item.reference_id for item in phone}) > 1:
+        reason = "compared with references of several hosts: make the reference again, in a session of one host"
+        return {name: Figure(value=None, run_ids=run_ids, reason=reason) for name in _LOGITS}
 
     def figure(value: float | None, samples: Iterable[float], reason: str | None = None) -> Figure:
         return Figure(value=value, samples=tuple(samples), run_ids=run_ids, reason=reason)

@@ -12,14 +12,21 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cli.verify import stored_journal
-from harness.errors import ArtifactError, UserError
+from harness.errors import ArtifactError, HostError, UserError
 from harness.journal import End, Finished, Journal, JournalWriter, NotCovered, Plan, read_journal
 from harness.plugin.case import Case
 from harness.plugin.options import PhoneChoice, Settings, Spread
 from harness.plugin.phones import NO_PHONES, PhoneList
 from harness.plugin.plan import PlannedRun, plan_lines
-from harness.plugin.resume import comparison_so_far, recalled, resume_entry, stopped_session
+from harness.plugin.resume import (
+    comparison_so_far,
+    recalled,
+    refuse_another_reference,
+    resume_entry,
+    stopped_session,
+)
 from harness.plugin.share import Share
+from harness.record.comparison import ReferenceFacts
 from harness.record.run import Cell, RunError
 from harness.record.vocabulary import Status
 from harness.results.gate import judge_journal
@@ -245,3 +252,32 @@ def test_what_a_stopped_session_finished_is_shown_as_such(make, tmp_path):
     run = PlannedRun(case=Case(cell=runs[0].cell, serial=None), workload="latency", n_tests=4)
     lines = plan_lines([run], settings(tmp_path, resume="last"), phones(phone(make)))
     assert lines[0].endswith("finished: not run again")
+
+
+HERE = ReferenceFacts(
+    reference_id="here", artifact_id="a", onnxruntime_version="1.23.0", cpu_model="This", cpu_flags=("avx2",),
+    n_threads=2, optimization_level="disabled",
+)  # fmt: skip
+QUANTISED = Cell(model="m", precision=Precision.W8A16, kv=KvPrecision.KV8, part="SM8650")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"onnxruntime_version": "1.22.0"}, ("onnxruntime_version 1.22.0", "1.23.0")),
+        ({"cpu_flags": ("avx2", "avx512_vnni")}, ("cpu_flags avx2, avx512_vnni", "avx2")),
+        ({"n_threads": 8}, ("n_threads 8", "2")),
+    ],
+)
+def test_a_reference_of_another_host_is_refused_for_quantised_models_only(change, told):
+    there = dataclasses.replace(HERE, reference_id="there", cpu_model="That", **change)
+    with pytest.raises(HostError, match=r"made on another host \(That\)") as refused:
+        refuse_another_reference([HERE, there], HERE, QUANTISED)
+    assert (refused.value.found, refused.value.expected) == told
+    assert "start a new session here" in refused.value.next_step
+    refuse_another_reference([there], HERE, OTHER)
+
+
+def test_a_reference_of_another_host_of_the_same_class_is_taken():
+    there = dataclasses.replace(HERE, reference_id="there", cpu_model="That")
+    refuse_another_reference([there], HERE, QUANTISED)

@@ -106,6 +106,13 @@ def test_logits_figures_by_hand(make, runs):
     assert found["three_way_snr_gap_db"] == 2.0  # gaps 2, 6, 1
 
 
+def test_comparisons_with_references_of_two_hosts_are_no_figure(make, runs):
+    there = dataclasses.replace(logits(make), reference_id="there")
+    found = by_metric(Journal(runs=tuple(runs), logits=(logits(make), there)))
+    assert found["decode_snr_db"].value is None
+    assert by_metric(Journal(runs=tuple(runs), logits=(there,)))["decode_snr_db"].value == 34.0
+
+
 def test_no_mismatch_has_margin_zero(make, runs):
     journal = Journal(runs=tuple(runs), logits=(logits(make, reference_argmax=(7, 8, 9)),))
     assert by_metric(journal)["greedy_mismatch_max_margin"].value == 0.0
