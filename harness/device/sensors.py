@@ -2,7 +2,9 @@
 
 The loop runs in the phone's own shell with builtins only (one ``sleep`` a second is its sole process), at 1 Hz over at
 most 16 thermal zones, 4 clocks and 3 battery values. It prints a line ``S uptime v0 v1 ...`` per sample; a node that
-cannot be read gives ``-``. It ends by itself after a set number of samples, when its output is gone, or by its pid.
+cannot be read gives ``-``. Every 10 s a line ``M`` has the runner's memory: VmRSS and VmSwap, PSS (``smaps_rollup``),
+and the dma-buf behind its open descriptors (one that is open twice counts twice). It ends by itself after a set number
+of samples, when its output is gone, or by its pid.
 
 Clocks: ``/proc/uptime`` counts CLOCK_BOOTTIME in hundredths of a second. The runner states both clocks of one moment
 in its first and last record, so CLOCK_MONOTONIC = uptime - (boottime - monotonic). The two drift apart only while the
@@ -15,8 +17,8 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from harness.device.adb import AdbDevice
@@ -29,6 +31,7 @@ from harness.record.runner import Clock
 MAX_ZONES: Final = 16
 MAX_CLOCKS: Final = 4
 MAX_BATTERY: Final = 3
+_MEMORY: Final = ("rss", "swap", "pss", "dma-buf")
 _RAW_LIMIT: Final = 16 * 1024 * 1024
 _SUSPEND_NS: Final = 50_000_000
 _CONSTANT_SAMPLES: Final = 20
@@ -59,7 +62,27 @@ for f in current_now voltage_now temp; do [ -e $b/$f ] && echo "battery $b/$f"; 
 exit 0
 """
 _LOOP: Final = """
-n=$1; shift
+n=$1 run=$2 k=0 due=0; shift 2
+memory() {
+  p=; { read -r p < "$run/pid"; } 2>/dev/null
+  case "$p" in ''|*[!0-9]*) return 1;; esac
+  rss=- swap=- pss=- dma=-
+  { while read -r key v rest; do
+    case "$key" in VmRSS:) rss=$v;; VmSwap:) swap=$v;; esac
+  done < /proc/$p/status; } 2>/dev/null
+  [ "$rss" = - ] && return 1
+  { while read -r key v rest; do
+    case "$key" in Pss:) pss=$v;; esac
+  done < /proc/$p/smaps_rollup; } 2>/dev/null
+  for f in /proc/$p/fdinfo/*; do
+    size= name=
+    { while read -r key v rest; do
+      case "$key" in size:) size=$v;; exp_name:) name=$v;; esac
+    done < $f && [ "$dma" = - ] && dma=0; } 2>/dev/null
+    case "$name$size" in *[0-9]) [ -n "$name" ] && dma=$((dma+size));; esac
+  done
+  echo "M $u $rss $swap $pss $dma"
+}
 echo "P $$"
 while [ $n -gt 0 ]; do
   u=; { read -r u rest < /proc/uptime; } 2>/dev/null
@@ -69,7 +92,8 @@ while [ $n -gt 0 ]; do
     line="$line ${v:--}"
   done
   echo "$line" || exit 1
-  n=$((n-1))
+  [ -n "$run" ] && [ $k -ge $due ] && memory && due=$((k+10))
+  n=$((n-1)) k=$((k+1))
   sleep 1 < /dev/null > /dev/null 2>&1
 done
 """
@@ -77,7 +101,7 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One file to sample. ``kind``: zone, clock or battery."""
+    """One file to sample. ``kind``: zone, clock, battery, or memory, which is of the runner."""
 
     path: str
     name: str
@@ -159,6 +183,23 @@ def parse_samples(lines: Sequence[str], n_nodes: int) -> tuple[Sample, ...]:
     return tuple(samples)
 
 
+def memory_series(lines: Sequence[str], *, start: Clock | None, end: Clock | None) -> tuple[SensorSeries, ...]:
+    """``M uptime rss swap pss dma`` lines (kB, dma-buf in bytes) as one series of bytes for each; ``-`` is None.
+
+    Swap of 0 and no dma-buf at all are readings. A runner that ended before it was looked at leaves ``unavailable``.
+    """
+    samples = parse_samples(["S" + line[1:] for line in lines if line.startswith("M ")], len(_MEMORY))
+    return series_from(
+        [Node(path="", name=f"runner {name}", kind="memory", domain="memory", unit="bytes") for name in _MEMORY],
+        [
+            replace(sample, values=tuple(v if v is None or v >= 0 else None for v in sample.values))
+            for sample in samples
+        ],
+        start=start,
+        end=end,
+    )
+
+
 def series_from(
     nodes: Sequence[Node], samples: Sequence[Sample], *, start: Clock | None, end: Clock | None
 ) -> tuple[SensorSeries, ...]:
@@ -199,7 +240,7 @@ def judge(node: Node, raw: Sequence[int | None]) -> tuple[tuple[float | None, ..
         return tuple(None for _ in raw), "unavailable"
     missing = len(read) < len(raw)
     if node.unit != "celsius":
-        factor = 1000.0 if node.unit == "hz" else 1.0
+        factor = {"hz": 1000.0, "bytes": 1.0 if node.name.endswith("dma-buf") else 1024.0}.get(node.unit, 1.0)
         return tuple(None if v is None else v * factor for v in raw), "partial" if missing else "ok"
     divisor, guessed = _celsius_divisor(node, read)
     values = tuple(None if v is None else v / divisor for v in raw)
@@ -231,10 +272,15 @@ class SensorRecorder:
         device: AdbDevice,
         *,
         max_samples: int,
+        run_folder: PurePosixPath | None = None,
         watch: Callable[[Sequence[Node], str], None] | None = None,
     ) -> None:
-        """``watch`` sees every line as it comes, in the thread that reads; it must not raise."""
+        """``run_folder``: of the runner whose memory is read too, every 10 s; its ``pid`` is there.
+
+        ``watch`` sees every line as it comes, in the thread that reads; it must not raise.
+        """
         self._device = device
+        self._run_folder = run_folder
         self._watch = watch
         self._max_samples = max_samples
         self._lines: list[str] = []
@@ -255,7 +301,9 @@ class SensorRecorder:
                 self.trouble = "the phone shows no sensor to its shell"
                 return
             nonce = new_nonce()
-            argv = ["sh", "-c", _LOOP, "snapgate-sensors", str(self._max_samples), *(n.path for n in self.nodes)]
+            folder = "" if self._run_folder is None else str(self._run_folder)
+            argv = ["sh", "-c", _LOOP, "snapgate-sensors", str(self._max_samples), folder]
+            argv += [node.path for node in self.nodes]
             self._connection = self._device.open_stream(argv, nonce=nonce)
         except (InfraError, HostError) as exc:
             self.trouble = str(exc)
@@ -279,7 +327,10 @@ class SensorRecorder:
         self._connection = None
 
     def series(self, *, start: Clock | None, end: Clock | None) -> tuple[SensorSeries, ...]:
-        return series_from(self.nodes, parse_samples(self._lines, len(self.nodes)), start=start, end=end)
+        nodes = series_from(self.nodes, parse_samples(self._lines, len(self.nodes)), start=start, end=end)
+        if self._run_folder is None:
+            return nodes
+        return (*nodes, *memory_series(self._lines, start=start, end=end))
 
     def write_raw(self, path: Path) -> None:
         """The raw text: which value belongs to which file, then every line as it came."""

@@ -98,7 +98,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorSeries:
-    """One sensor over the run. ``domain``: cpu, gpu, npu, skin, battery, ddr, other. They are never mixed."""
+    """One sensor over the run. ``domain``: cpu, gpu, npu, skin, battery, ddr, other, memory. They are never mixed."""
 
     name: str
     domain: str

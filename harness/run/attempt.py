@@ -138,7 +138,9 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
     attempt.files.append("job.json")
     since = _phone_time(phone)
     process = RunnerProcess(device=device, folder=remote, environment=plan.runtime.environment(remote))
-    recorder = SensorRecorder(device, max_samples=int(workload.deadline_s) + 30, watch=plan.watcher.sample)
+    recorder = SensorRecorder(
+        device, max_samples=int(workload.deadline_s) + 30, run_folder=remote, watch=plan.watcher.sample
+    )
     recorder.start()
     logcat = ""
     try:

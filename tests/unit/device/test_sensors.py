@@ -10,6 +10,7 @@ from harness.device.sensors import (
     choose_nodes,
     domain_of,
     judge,
+    memory_series,
     parse_nodes,
     parse_samples,
     series_from,
@@ -161,3 +162,21 @@ def test_a_phone_that_slept_during_the_run_makes_stamps_suspect() -> None:
 def test_without_the_runners_clock_no_stamp_is_invented() -> None:
     series = series_from([SKIN], [Sample(uptime_s=101.0, values=(31000,))], start=None, end=None)
     assert (series[0].state, series[0].monotonic_ns, series[0].values) == ("unavailable", (), ())
+
+
+def test_memory_of_the_runner_is_read_in_bytes() -> None:
+    clock = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
+    lines = ["S 1.00 5", "M 1.00 2000 0 1500 -", "M 2.00 3000 8 - 4096", "M 3.00 1", "M x 1 2 3 4"]
+    found = {s.name: s for s in memory_series(lines, start=clock, end=clock)}
+    assert {s.domain for s in found.values()} == {"memory"}
+    assert {s.unit for s in found.values()} == {"bytes"}
+    assert (found["runner rss"].values, found["runner rss"].state) == ((2_048_000, 3_072_000), "ok")
+    assert (found["runner swap"].values, found["runner swap"].state) == ((0, 8192), "ok")
+    assert (found["runner pss"].values, found["runner pss"].state) == ((1_536_000, None), "partial")
+    assert (found["runner dma-buf"].values, found["runner dma-buf"].state) == ((None, 4096), "partial")
+    assert found["runner rss"].monotonic_ns == (1_000_000_000, 2_000_000_000)
+
+
+def test_a_runner_whose_memory_was_never_read_leaves_it_unavailable() -> None:
+    clock = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
+    assert {s.state for s in memory_series(["S 1.00 5"], start=clock, end=clock)} == {"unavailable"}

@@ -10,6 +10,7 @@ import pytest
 from harness.device.adb import AdbDevice
 from harness.device.conditions import read_conditions
 from harness.device.sensors import SensorRecorder
+from harness.device.store import ROOT
 from harness.record.runner import Clock
 from harness.virtual.lab import VirtualPhone
 
@@ -55,6 +56,24 @@ def test_a_held_temperature_is_seen_in_its_zone_and_in_no_other(device: AdbDevic
     clock = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
     hot = {s.name for s in recorder.series(start=clock, end=clock) if s.unit == "celsius" and 61.5 in s.values}
     assert hot == {zone}
+
+
+def test_the_memory_of_the_runner_is_read_by_its_pid(device: AdbDevice) -> None:
+    folder = ROOT / "runs/memory"
+    start = 'mkdir -p "$1" && cd "$1" && { sleep 30 >/dev/null 2>&1 < /dev/null & echo $! > pid; }'
+    device.script(start, folder, what="start something")
+    recorder = SensorRecorder(device, max_samples=60, run_folder=folder)
+    recorder.start()
+    time.sleep(2.5)
+    recorder.stop()
+    device.script('read -r p < "$1/pid"; kill -9 $p; rm -r "$1"', folder, what="end it")
+    clock = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
+    found = {s.name: s for s in recorder.series(start=clock, end=clock) if s.domain == "memory"}
+    assert {name: (s.state, len(s.values)) for name, s in found.items()} == dict.fromkeys(
+        ("runner rss", "runner swap", "runner pss", "runner dma-buf"), ("ok", 1)
+    )
+    assert 100_000 < (found["runner pss"].values[0] or 0) <= (found["runner rss"].values[0] or 0) < 1e9
+    assert (found["runner swap"].values[0], found["runner dma-buf"].values[0]) == (0, 0)
 
 
 def test_the_loop_leaves_no_process_behind(device: AdbDevice) -> None:
