@@ -226,4 +226,4 @@ def test_hashing_much_is_shown(tiny_llama_copy: Path, monkeypatch: pytest.Monkey
     assert said == []
     monkeypatch.setattr("harness.model.checkpoint.SHOWN_ABOVE_BYTES", 1_000_000)
     load_checkpoint(tiny_llama_copy, progress=said.append)
-    assert said == ["hashing the 5 files of model, 0.0 GB"]
+    assert said == ["checking the 5 files of model, 0.0 GB"]
