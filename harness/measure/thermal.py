@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.record.run import SensorSeries
 
-_USABLE_STATES: Final = frozenset({"ok", "partial"})
+USABLE_STATES: Final = frozenset({"ok", "partial"})
 _LOWEST_CELSIUS: Final = -40.0
 _HIGHEST_CELSIUS: Final = 150.0
 
@@ -33,7 +33,7 @@ def temperatures(sensors: Iterable[SensorSeries]) -> dict[str, DomainTemperature
     """Start and peak per domain, from sensors in celsius whose state is ``ok`` or ``partial``."""
     by_domain: dict[str, list[list[float]]] = {}
     for series in sensors:
-        if series.unit != "celsius" or series.state not in _USABLE_STATES:
+        if series.unit != "celsius" or series.state not in USABLE_STATES:
             continue
         readings = [value for value in series.values if value is not None and usable_celsius(value)]
         if readings:

@@ -11,7 +11,7 @@ import numpy as np
 from harness.measure.energy import power_trace
 from harness.measure.steadiness import HEAT_CELSIUS, SMALLEST_CHANGE, last_level, leading_temperature, unsettled
 from harness.measure.suite_metrics import RISE_DOMAINS
-from harness.measure.thermal import temperatures
+from harness.measure.thermal import USABLE_STATES, temperatures
 from harness.measure.timing import timing_of
 from harness.record.run import RunRecord, SensorSeries
 from harness.record.runner import Generation
@@ -51,17 +51,18 @@ def joined(legs: Sequence[RunRecord]) -> RunRecord:
     for leg in legs:
         for sensor in leg.sensors:
             series.setdefault((sensor.name, sensor.unit), []).append(sensor)
-    sensors = tuple(
-        replace(
-            parts[-1],
-            state=next((p.state for p in parts if p.state in ("ok", "partial")), parts[-1].state),
-            monotonic_ns=tuple(at for p in parts for at in p.monotonic_ns),
-            values=tuple(value for p in parts for value in p.values),
-        )
-        for parts in series.values()
-    )
+    sensors = tuple(_one_series(parts) for parts in series.values())
     generations = tuple(g for leg in legs for g in leg.log.generations)
     return replace(legs[-1], log=replace(legs[-1].log, generations=generations), sensors=sensors)
+
+
+def _one_series(parts: Sequence[SensorSeries]) -> SensorSeries:
+    """Readings of a leg where the sensor could not be trusted are missing, unless it never could."""
+    trusted = any(p.state in USABLE_STATES for p in parts)
+    values = tuple(v if p.state in USABLE_STATES or not trusted else None for p in parts for v in p.values)
+    times = tuple(at for p in parts for at in p.monotonic_ns)
+    state = "partial" if trusted and any(p.state != "ok" for p in parts) else parts[-1].state
+    return replace(parts[-1], state=state, monotonic_ns=times, values=values)
 
 
 def still_changing(legs: Sequence[RunRecord]) -> str | None:

@@ -15,6 +15,7 @@ from harness.record.runner import Memory
 from harness.record.vocabulary import Status, Suite
 from harness.results.derive import derive
 from harness.results.suites import smoke_figures, suite_figures, task_figures, wilson
+from harness.results.sustained import joined
 
 MS = 1_000_000
 
@@ -210,6 +211,26 @@ def test_a_slow_down_without_heat_is_no_throttling_and_flat_speed_has_no_point(m
     assert "that is not heat" in cold.reason
     flat = a_run(make, Suite.SUSTAINED, gens(make, gaps_ms=(20.0, 20.2, 19.9, 20.1)))
     assert suite_figures([flat])["seconds_to_throttle"].reason.startswith("no throttling within")
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "values"),
+    [
+        (("ok", "ok"), "ok", (30.0, 31.0, 32.0, 33.0)),
+        (("ok", "suspect"), "partial", (30.0, 31.0, None, None)),
+        (("suspect", "ok"), "partial", (None, None, 32.0, 33.0)),
+        (("partial", "ok"), "partial", (30.0, 31.0, 32.0, 33.0)),
+        (("suspect", "suspect"), "suspect", (30.0, 31.0, 32.0, 33.0)),
+    ],
+)
+def test_readings_of_a_leg_that_cannot_be_trusted_are_missing_from_the_whole(make, states, state, values):
+    legs = []
+    for number, (of_leg, celsius) in enumerate(zip(states, ((30.0, 31.0), (32.0, 33.0)), strict=True)):
+        leg = heated(a_run(make, Suite.SUSTAINED, gens(make), number=number), (2 * number, 2 * number + 1), celsius)
+        legs.append(dataclasses.replace(leg, sensors=(dataclasses.replace(leg.sensors[0], state=of_leg),)))
+    (series,) = joined(legs).sensors
+    assert (series.state, series.values) == (state, values)
+    assert series.monotonic_ns == tuple(s * 1000 * MS for s in range(4))
 
 
 def powered(run, milliamp, *, n=40, charging=False):
