@@ -20,6 +20,10 @@ ANSWER_TIMEOUT_S = 120.0
 """The longest silence before a supervisor counts as hung; starting a phone reports progress in between."""
 
 
+class NoAnswerError(HostError):
+    """A supervisor holds the folder, or held it a moment ago, and does not answer."""
+
+
 def is_running(state_dir: Path) -> bool:
     """Whether a supervisor holds the folder. Its lock ends with it, however it ended."""
     try:
@@ -38,7 +42,7 @@ def is_running(state_dir: Path) -> bool:
 def request(
     state_dir: Path, message: dict[str, Any], progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
-    """The supervisor's result. Raises the error it reports, or HostError if it does not answer."""
+    """The supervisor's result. Raises the error it reports, or NoAnswerError."""
     try:
         with _connected(state_dir) as connection:
             connection.sendall(json.dumps(message).encode() + b"\n")
@@ -57,8 +61,8 @@ def request(
     raise _no_answer(state_dir, "it closed the connection")
 
 
-def _no_answer(state_dir: Path, found: str) -> HostError:
-    return HostError(
+def _no_answer(state_dir: Path, found: str) -> NoAnswerError:
+    return NoAnswerError(
         "the virtual phones' supervisor does not answer",
         found=found,
         expected=f"a supervisor behind {state_dir / SOCKET_NAME}",

@@ -16,6 +16,9 @@ from . import control
 from .device import remove_tree
 from .lab import ADB_HOST, PhoneSpec, add_phones, launch_supervisor, wait_until_gone
 
+_DYING_S = 2.0
+"""A killed process answers no more some milliseconds before the kernel takes its locks from it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneStatus:
@@ -61,16 +64,21 @@ def start_daemon(
 
     If the very first phones of a folder cannot be started, nothing is left running.
     """
-    is_first = not control.is_running(state_dir)
-    if is_first:
-        progress(f"starting a private adb server, state in {state_dir}")
-        # It is meant to outlive this object, which would otherwise warn of a child still running.
-        launch_supervisor(state_dir, owner=None).returncode = 0
+    if control.is_running(state_dir):
+        try:
+            add_phones(state_dir, phones, progress)
+            return status(state_dir)
+        except control.NoAnswerError:
+            if not wait_until_gone(state_dir, _DYING_S):
+                raise
+            progress("the supervisor there has just ended")
+    progress(f"starting a private adb server, state in {state_dir}")
+    # It is meant to outlive this object, which would otherwise warn of a child still running.
+    launch_supervisor(state_dir, owner=None).returncode = 0
     try:
         add_phones(state_dir, phones, progress)
     except BaseException:
-        if is_first:
-            stop_daemon(state_dir)
+        stop_daemon(state_dir)
         raise
     return status(state_dir)
 
@@ -78,8 +86,13 @@ def start_daemon(
 def status(state_dir: Path) -> LabStatus:
     """Raises HostError if a supervisor runs there but does not answer."""
     if not control.is_running(state_dir):
-        return LabStatus(state_dir=state_dir, running=False, was_stale=(state_dir / "lab.json").exists())
-    described = control.request(state_dir, {"op": "list"})
+        return _not_running(state_dir)
+    try:
+        described = control.request(state_dir, {"op": "list"})
+    except control.NoAnswerError:
+        if not wait_until_gone(state_dir, _DYING_S):
+            raise
+        return _not_running(state_dir)
     return LabStatus(
         state_dir=state_dir,
         running=True,
@@ -89,6 +102,10 @@ def status(state_dir: Path) -> LabStatus:
         reduction=described["reduction"],
         phones=tuple(PhoneStatus(**phone) for phone in described["phones"]),
     )
+
+
+def _not_running(state_dir: Path) -> LabStatus:
+    return LabStatus(state_dir=state_dir, running=False, was_stale=(state_dir / "lab.json").exists())
 
 
 def stop_daemon(state_dir: Path, progress: Callable[[str], None] = lambda _: None) -> bool:
