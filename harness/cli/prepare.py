@@ -13,6 +13,7 @@ from harness.measure.statistics import perplexity_ratio_interval
 from harness.model.hub import locate
 from harness.record.artifact import ArtifactManifest
 from harness.record.codec import to_json, write_json
+from harness.runtime.required import sdk_root
 from harness.soc import HTP_CONTEXT_BYTES, HTP_SESSION_BYTES, KvPrecision, Precision, find_soc
 
 
@@ -84,6 +85,13 @@ def add_command(commands: Subcommands) -> None:
         default="separate",
         help="a context binary for each AR-N graph, one for all, or one for all with one set of weights, which only a "
         "phone loads (default: separate)",
+    )
+    parser.add_argument(
+        "--compiler",
+        choices=["onnxruntime-qnn", "qairt"],
+        default="onnxruntime-qnn",
+        help="what compiles the graphs; qairt: qairt-converter and qnn-context-binary-generator of the SDK that "
+        "QNN_SDK_ROOT or QAIRT_SDK_ROOT names (default: onnxruntime-qnn)",
     )
     parser.add_argument(
         "--weights",
@@ -174,6 +182,8 @@ def _prepare_one(arguments: argparse.Namespace, context: int, out: Path) -> None
         logits=arguments.logits,
         embeddings=arguments.embeddings,
         contexts=arguments.contexts,
+        compiler=arguments.compiler,
+        sdk=sdk_root() if arguments.compiler == "qairt" else None,
         weights=arguments.weights,
         overrides=arguments.overrides,
         shards=arguments.shards,

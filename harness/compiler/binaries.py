@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, Source, compile_graphs
 from harness.compiler.figures import graph_spec
 from harness.compiler.probe import MIN_CORRELATION, Step, defects_to_look_for, least_correlation, seen_defects
+from harness.compiler.qairt import Sdk, sdk_tools
 from harness.compiler.recipe import Plan
 from harness.compiler.stages import Meter, Stage, Stages
 from harness.errors import CompileError
@@ -50,6 +51,8 @@ class BinaryStages:
     graphs: Stage
     paths: Mapping[int, Sequence[Path]]
     """By tokens a step, the largest first: the graph to compile, or its shards."""
+    sdk: Sdk | None = None
+    """Whose tools compile; None: onnxruntime-qnn does."""
 
     def binaries(self) -> Binaries:
         """In the order of the manifest's contexts."""
@@ -154,6 +157,7 @@ class BinaryStages:
                 fp16=fp16,
                 binary=folder / f"{name}.bin",
                 contexts=Contexts(plan.contexts) if len(paths) > 1 else Contexts.SEPARATE,
+                sdk=self.sdk,
                 deadline_s=len(paths) * (1800.0 + COMPILE_SECONDS_PER_BILLION * billions),
             )
             self.meter.saw_child(compiled.peak_rss_bytes)
@@ -167,6 +171,7 @@ class BinaryStages:
             "vtcm": soc.vtcm_mb,
             "level": OPTIMIZATION_LEVEL,
             "fp16": fp16,
+            **sdk_tools(self.sdk),
         }
         stage = self.stages.folder(f"compile {name}", decided_by, make)
         return stage, read_json(stage.path / "compiled.json", Compiled)

@@ -13,6 +13,7 @@ from harness.compiler.binaries import BinaryStages
 from harness.compiler.compile import Compiled
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.figures import graph_spec, measured_accuracy
+from harness.compiler.qairt import Sdk
 from harness.compiler.recipe import Plan, choose_kv, overrides_sha256, shard_cuts
 from harness.compiler.stages import Meter, Stage, Stages, plain
 from harness.model.architecture import Role
@@ -89,6 +90,7 @@ class Builder:
     stages: Stages
     meter: Meter
     progress: Progress
+    sdk: Sdk | None = None
 
     def run(self) -> Built:
         from harness.model.graph import FloatType
@@ -117,6 +119,7 @@ class Builder:
             embeddings=self.embeddings,
             graphs=graphs,
             paths=self.graph_paths(graphs, kv, compiled=True),
+            sdk=self.sdk,
         )
         binaries = compiler.binaries()
         return Built(

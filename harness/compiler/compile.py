@@ -12,6 +12,7 @@ from harness.compiler.call import DEFAULT_DEADLINE_S, call_worker
 from harness.compiler.messages import BinaryFacts, BinaryGraph, CompileAnswer, CompileRequest, WorkerRequest
 from harness.compiler.one_context import put_backend
 from harness.compiler.operators import inspect_operators
+from harness.compiler.qairt import Sdk, compile_with_sdk
 from harness.errors import CompileError, SnapGateError
 from harness.model.form import Contexts
 from harness.record.artifact import ContextFile, GraphSpec, TensorSpec, sha256_of
@@ -27,7 +28,7 @@ class Compiled:
     context: ContextFile
     facts: BinaryFacts
     peak_rss_bytes: int | None
-    """Of the compiler's process."""
+    """Of the compiler's process; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +64,14 @@ def compile_graphs(
     fp16: bool,
     binary: Path,
     contexts: Contexts = Contexts.ONE,
+    sdk: Sdk | None = None,
     deadline_s: float = DEFAULT_DEADLINE_S,
 ) -> Compiled:
     """Compile graphs of one folder to ``binary``. Each must come out with its inputs and outputs, to the last scale.
 
-    ``contexts``: of several graphs, whether each has weights of its own or all have one set. Raises CompileError where
-    a graph was split, a node stayed on the CPU, or the binary is for another SoC or arch.
+    ``contexts``: of several graphs, whether each has weights of its own or all have one set. ``sdk``: its tools
+    compile instead of onnxruntime-qnn. Raises CompileError where a graph was split, a node stayed on the CPU, or the
+    binary is for another SoC or arch.
     """
     doing = f"compiling {' and '.join(source.model.name for source in sources)} for {soc.part}"
     shared = contexts is Contexts.SHARED and len(sources) > 1
@@ -76,25 +79,22 @@ def compile_graphs(
         folder = Path(scratch)
         # The library hashes the model's path into the graph's name: a path that is always the same keeps bytes equal.
         (folder / "model").symlink_to(sources[0].model.parent.resolve(), target_is_directory=True)
-        backend, environment = (None, {}) if shared or len(sources) == 1 else put_backend(folder)
-        request = CompileRequest(
-            models=tuple(f"model/{source.model.name}" for source in sources),
-            shared=shared,
-            backend=backend,
-            soc_number=soc.soc_number,
-            vtcm_mb=soc.vtcm_mb,
-            optimization_level=OPTIMIZATION_LEVEL,
-            fp16=fp16,
-        )
-        try:
-            reply = call_worker(
-                WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s, environment=environment
+        peak: int | None = None
+        if sdk is None:
+            answer, peak = _by_onnxruntime(sources, folder, soc, fp16, shared, doing, deadline_s)
+        else:
+            answer = compile_with_sdk(
+                sdk,
+                [folder / "model" / source.model.name for source in sources],
+                [(*source.inputs, *source.outputs) for source in sources],
+                folder,
+                soc=soc,
+                level=OPTIMIZATION_LEVEL,
+                fp16=fp16,
+                shared=shared,
+                doing=doing,
+                deadline_s=deadline_s,
             )
-        except CompileError as exc:
-            raise _refusal(sources, soc, doing=doing) or exc from exc
-        answer = reply.compiled
-        if answer is None:
-            raise CompileError(f"{doing} failed", found="an answer to another question")
         names = _check(answer, sources, soc=soc, doing=doing)
         (folder / answer.binary).replace(binary)
     graphs = [
@@ -113,8 +113,33 @@ def compile_graphs(
             file=binary.name, sha256=sha256_of(binary), n_bytes=binary.stat().st_size, graphs=tuple(graphs)
         ),
         facts=answer.facts,
-        peak_rss_bytes=reply.peak_rss_bytes,
+        peak_rss_bytes=peak,
     )
+
+
+def _by_onnxruntime(
+    sources: Sequence[Source], folder: Path, soc: Soc, fp16: bool, shared: bool, doing: str, deadline_s: float
+) -> tuple[CompileAnswer, int | None]:
+    """With the peak memory of its process, in bytes."""
+    backend, environment = (None, {}) if shared or len(sources) == 1 else put_backend(folder)
+    request = CompileRequest(
+        models=tuple(f"model/{source.model.name}" for source in sources),
+        shared=shared,
+        backend=backend,
+        soc_number=soc.soc_number,
+        vtcm_mb=soc.vtcm_mb,
+        optimization_level=OPTIMIZATION_LEVEL,
+        fp16=fp16,
+    )
+    try:
+        reply = call_worker(
+            WorkerRequest(compile=request), folder, doing=doing, deadline_s=deadline_s, environment=environment
+        )
+    except CompileError as exc:
+        raise _refusal(sources, soc, doing=doing) or exc from exc
+    if reply.compiled is None:
+        raise CompileError(f"{doing} failed", found="an answer to another question")
+    return reply.compiled, reply.peak_rss_bytes
 
 
 def _refusal(sources: Sequence[Source], soc: Soc, *, doing: str) -> CompileError | None:

@@ -87,6 +87,14 @@ class PlaceRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """Read what is in a context binary."""
+
+    binary: str
+    system_library: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
     name: str
     provider: str
@@ -105,6 +113,7 @@ class WorkerRequest:
     compile: CompileRequest | None = None
     execute: ExecuteRequest | None = None
     place: PlaceRequest | None = None
+    read: ReadRequest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +121,7 @@ class WorkerAnswer:
     compiled: CompileAnswer | None = None
     executed: bool = False
     placed: tuple[PlacedNode, ...] | None = None
+    facts: BinaryFacts | None = None
     failure: Failure | None = None
     peak_rss_bytes: int | None = None
     """Of the worker process. None: this kernel does not say."""

@@ -18,6 +18,7 @@ from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.finished import find_finished, note_finished, preparation_key
 from harness.compiler.libraries import library_folder
 from harness.compiler.one_context import built_library
+from harness.compiler.qairt import find_sdk, sdk_tools
 from harness.compiler.recipe import Plan, check_plan, overrides_sha256, recorded_weights
 from harness.compiler.remembered import RememberedHashes
 from harness.compiler.reuse import find_reusable
@@ -27,7 +28,7 @@ from harness.errors import HostError, UserError
 from harness.model.checkpoint import TOKENIZER, Checkpoint, load_checkpoint
 from harness.model.embeddings import EMBEDDINGS_FILE
 from harness.model.encodings_file import read_encodings
-from harness.model.form import Contexts
+from harness.model.form import Compiler, Contexts
 from harness.model.perplexity import Corpus, load_corpus, read_text
 from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import reference_file, reference_files
@@ -70,6 +71,8 @@ def prepare(
     logits: str = "all",
     embeddings: str = "graph",
     contexts: str = "separate",
+    compiler: str = "onnxruntime-qnn",
+    sdk: Path | None = None,
     weights: str = "rtn",
     overrides: Path | None = None,
     shards: int | None = None,
@@ -85,13 +88,16 @@ def prepare(
     for perplexity, never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity
     is measured. ``prefill``: tokens a prefill step, of one graph or several. ``shards``: pieces the model is cut into;
     default as few as the HTP's limits allow. ``contexts``: see ``harness.model.form.Contexts``.
+    ``compiler``: ``qairt`` for the tools of the QAIRT SDK in ``sdk``.
     ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
     ``measured`` is told what every stage took, unless a finished artifact is taken. On failure nothing half-written
     stays; stages that were finished do, and the next preparation goes on from them.
     """
     library_folder()
     _require_onnx()
-    if contexts == Contexts.ONE:
+    hashes = RememberedHashes()
+    tools_of_sdk = find_sdk(sdk, hashes.sha256_of) if compiler == Compiler.QAIRT else None
+    if contexts == Contexts.ONE and tools_of_sdk is None:
         built_library()
     sizes = (prefill,) if isinstance(prefill, int) else tuple(sorted(prefill, reverse=True))
     plan = Plan(
@@ -107,13 +113,15 @@ def prepare(
         logits=logits,
         embeddings=embeddings,
         contexts=contexts,
+        compiler=compiler,
         weights=weights,
         overrides=overrides,
         shards=shards,
     )
-    tools, hashes = _tools(), RememberedHashes()
+    tools = _tools()
+    all_tools = {**tools, **sdk_tools(tools_of_sdk)}
     texts = {"calibration": calibration, "heldout": heldout or _own_heldout(checkpoint)}
-    key = preparation_key(checkpoint, plan, texts=texts, tools=tools, hash_of=hashes.sha256_of)
+    key = preparation_key(checkpoint, plan, texts=texts, tools=all_tools, hash_of=hashes.sha256_of)
     finished = find_finished(out, key, hashes.sha256_of)
     if finished is not None:
         for note in finished.manifest.notes:
@@ -138,7 +146,7 @@ def prepare(
         )
     with staging_folder(out, progress) as folder:
         reusable = find_reusable(
-            out, source, plan, tools=tools, calibration=calibration, corpus=corpus, hash_of=hashes.sha256_of
+            out, source, plan, tools=all_tools, calibration=calibration, corpus=corpus, hash_of=hashes.sha256_of
         )
         if reusable is not None:
             note_finished(out, key, reusable)
@@ -155,6 +163,7 @@ def prepare(
             stages=stages,
             meter=meter,
             progress=progress,
+            sdk=tools_of_sdk,
         )
         built = builder.run()
         files = _Files(folder, progress)
@@ -179,7 +188,7 @@ def prepare(
                 optimization_level=OPTIMIZATION_LEVEL,
             ),
             contexts=tuple(compiled.context for _, compiled in built.binaries),
-            tools={**tools, "qnn_build_id": built.binaries[0][1].facts.build_id},
+            tools={**all_tools, "qnn_build_id": built.binaries[0][1].facts.build_id},
             checkpoint_sha256=source.sha256,
             files_sha256=dict(sorted(files.sha256.items())),
             quality=built.quality,
@@ -243,6 +252,7 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
         logits=plan.logits,
         embeddings=plan.embeddings,
         contexts=plan.contexts,
+        compiler=plan.compiler,
         other_prefill_tokens=plan.other_prefill_tokens,
         mask_value=mask_value(plan.precision),
         calibration_method=None

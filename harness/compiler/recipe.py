@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.errors import UserError
-from harness.model.form import Attention, Contexts, Embeddings, GraphForm, Linear, Logits, RmsNorm
+from harness.model.form import Attention, Compiler, Contexts, Embeddings, GraphForm, Linear, Logits, RmsNorm
 from harness.model.recipes import SCHEMES
 from harness.model.shards import cut_evenly, layer_bytes, shard_sizes
 from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
@@ -24,6 +24,7 @@ FORMS: Final[Mapping[str, tuple[str, type[StrEnum]]]] = MappingProxyType(
         "logits": ("logits", Logits),
         "embeddings": ("embedding", Embeddings),
         "contexts": ("context", Contexts),
+        "compiler": ("compiler", Compiler),
     }
 )
 """Field of a plan: what it is called, and what it may be."""
@@ -59,6 +60,7 @@ class Plan:
     logits: str = "all"
     embeddings: str = "graph"
     contexts: str = "separate"
+    compiler: str = "onnxruntime-qnn"
     other_prefill_tokens: tuple[int, ...] = ()
     """Further AR-N graphs, all smaller than ``prefill_tokens``."""
     weights: str = "rtn"

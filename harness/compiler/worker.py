@@ -113,6 +113,8 @@ def answer(request: WorkerRequest) -> WorkerAnswer:
         return WorkerAnswer(executed=True)
     if request.place is not None:
         return WorkerAnswer(placed=_place(request.place))
+    if request.read is not None:
+        return WorkerAnswer(facts=read_binary(Path(request.read.binary), Path(request.read.system_library)))
     return WorkerAnswer(failure=Failure(what="an empty request", detail=""))
 
 

@@ -54,6 +54,14 @@ class Contexts(StrEnum):
     """All in one, with one set of weights: for a phone only, since the x86 libraries do not load it."""
 
 
+class Compiler(StrEnum):
+    """What makes context binaries of ONNX graphs."""
+
+    ONNXRUNTIME_QNN = "onnxruntime-qnn"
+    QAIRT = "qairt"
+    """The tools of a QAIRT SDK."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphForm:
     rmsnorm: RmsNorm = RmsNorm.OPERATOR

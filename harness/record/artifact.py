@@ -144,6 +144,8 @@ class Recipe:
     """Further AR-N graphs, smaller than ``prefill_tokens``."""
     contexts: str = "separate"
     """A context binary for each AR-N graph; ``one`` for all; ``shared``: one for all, with one set of weights."""
+    compiler: str = "onnxruntime-qnn"
+    """Or ``qairt``: the tools of a QAIRT SDK."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
