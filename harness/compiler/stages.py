@@ -89,8 +89,7 @@ class Stages:
 
         ``decided_by``: what JSON can hold; everything that the contents depend on.
         """
-        text = json.dumps(decided_by, sort_keys=True, separators=(",", ":"))
-        path = self._root / f"{stage.replace(' ', '-')}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        path = self._path(stage, decided_by)
         self._used.add(path)
         start = time.monotonic()
         done = _finished(path) if path.is_dir() else None
@@ -99,6 +98,23 @@ class Stages:
         else:
             done = self._meter.run(stage, lambda: self._make(path, make))
         return Stage(path=path, files_sha256=done.files_sha256)
+
+    def planned(self, stage: str, decided_by: Mapping[str, Any]) -> Stage:
+        """The stage as ``folder`` will leave it, made or not: its key stands for what decides it."""
+        path = self._path(stage, decided_by)
+        return Stage(path=path, files_sha256={"decided by": path.name})
+
+    def find(self, stage: str, decided_by: Mapping[str, Any]) -> Stage | None:
+        """The stage, if it is finished."""
+        path = self._path(stage, decided_by)
+        done = _finished(path) if path.is_dir() else None
+        return None if done is None else Stage(path=path, files_sha256=done.files_sha256)
+
+    def drop(self, *names: str) -> None:
+        """Remove stages that nothing will be made from any more."""
+        for path in [path for path in self._used if path.name.rpartition("-")[0] in map(_file_name, names)]:
+            shutil.rmtree(path, ignore_errors=True)
+            self._used.discard(path)
 
     def value(self, stage: str, decided_by: Mapping[str, Any], kind: type[T], compute: Callable[[], T]) -> T:
         """A small result, kept as JSON."""
@@ -110,6 +126,10 @@ class Stages:
         for path in self._root.iterdir():
             if path not in self._used:
                 shutil.rmtree(path, ignore_errors=True)
+
+    def _path(self, stage: str, decided_by: Mapping[str, Any]) -> Path:
+        text = json.dumps(decided_by, sort_keys=True, separators=(",", ":"))
+        return self._root / f"{_file_name(stage)}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def _make(self, path: Path, make: Callable[[Path], None]) -> Done:
         shutil.rmtree(path, ignore_errors=True)
@@ -136,6 +156,10 @@ class Stage:
         """What a later stage is decided by, if it reads this one."""
         text = json.dumps(dict(self.files_sha256), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _file_name(stage: str) -> str:
+    return stage.replace(" ", "-")
 
 
 def _finished(path: Path) -> Done | None:

@@ -115,7 +115,7 @@ def collect_ranges(
     Only whole chunks are used: padding would put ranges into the table that no text reaches. Zero is in every range.
     ``folder``: where the model's data file is. ``embeddings``: the table of a graph that takes its rows.
     """
-    recorder = _RangeRecorder(model, folder)
+    recorder = RangeRecorder(model, folder)
     chunk = recorder.spec.n_tokens
     decoder = Decoder(
         [with_embeddings(recorder, embeddings)], facts, context_length=context_length, mask_value=mask_value
@@ -136,7 +136,7 @@ def collect_ranges(
     return recorder.ranges
 
 
-class _RangeRecorder:
+class RangeRecorder:
     """Runs a graph that also puts out the minimum and maximum of each of its tensors, and keeps their union."""
 
     def __init__(self, model: onnx.ModelProto, folder: Path | None) -> None:

@@ -35,6 +35,17 @@ PADDING_TOKEN: Final = 0
 Array = NDArray[Any]
 
 
+def step_mask(
+    n_graph: int, n_cached: int, *, context_length: int, mask_value: float | np.float32
+) -> NDArray[np.float32]:
+    """(N, context): row j sees the cached slots, and of the new tokens the ones up to itself."""
+    mask = np.full((n_graph, context_length), np.float32(mask_value), dtype=np.float32)
+    mask[:, :n_cached] = 0.0
+    new = mask[:, context_length - n_graph :]
+    new[np.tril(np.ones((n_graph, n_graph), dtype=bool))] = 0.0
+    return mask
+
+
 class GraphRunner(Protocol):
     """One graph and something that executes it."""
 
@@ -179,14 +190,6 @@ class Decoder:
                 next_step="tokenise with the artifact's own tokenizer.json",
             )
 
-    def _mask(self, n_graph: int) -> NDArray[np.float32]:
-        """(N, context): row j sees the cached slots, and of the new tokens the ones up to itself."""
-        mask = np.full((n_graph, self.context_length), self._mask_value, dtype=np.float32)
-        mask[:, : self.n_cached] = 0.0
-        new = mask[:, self.context_length - n_graph :]
-        new[np.tril(np.ones((n_graph, n_graph), dtype=bool))] = 0.0
-        return mask
-
     def _run(self, tokens: Sequence[int], n_graph: int) -> Array:
         start, n_real = self.n_cached, len(tokens)
         specs = self._inputs[n_graph]
@@ -195,7 +198,10 @@ class Decoder:
         ids[0, :n_real] = tokens
         feed: dict[str, Array] = {
             INPUT_IDS: ids,
-            MASK: encode(self._mask(n_graph)[None, None], specs[MASK]),
+            MASK: encode(
+                step_mask(n_graph, start, context_length=self.context_length, mask_value=self._mask_value)[None, None],
+                specs[MASK],
+            ),
             COS: encode(self._cos[None, None, start : start + n_graph], specs[COS]),
             SIN: encode(self._sin[None, None, start : start + n_graph], specs[SIN]),
         }

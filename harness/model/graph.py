@@ -27,6 +27,7 @@ from harness.model.interface import (
     LOGITS,
     MASK,
     SIN,
+    boundary,
     input_shapes,
     output_shapes,
     past_key_in,
@@ -34,7 +35,7 @@ from harness.model.interface import (
     past_value_in,
     past_value_out,
 )
-from harness.model.storage import TensorStore, tensor_of
+from harness.model.storage import Store, TensorStore, tensor_of
 
 OPSET: Final = 23
 """The first opset with RMSNormalization."""
@@ -57,44 +58,46 @@ def build_graph(
     context_length: int,
     float_type: FloatType = FloatType.FLOAT32,
     form: GraphForm = DEFAULT_FORM,
-    store: TensorStore | None = None,
+    store: Store | None = None,
+    layers: range | None = None,
+    name: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> onnx.ModelProto:
     """The AR-``n_tokens`` graph. Every float input, weight and output has ``float_type``.
 
     Weights go to ``store`` one at a time, each read only if the store does not have it; without one, into the model.
+    ``layers``: only these, as ``split_graph`` would cut them out; default all. ``name``: default ``ar<n_tokens>``.
     Raises UserError for a context that reaches past the model's sliding window.
     """
     facts = checkpoint.facts
     check_window(facts, context_length)
     build = _Builder(np.dtype(float_type.value), TensorStore() if store is None else store, n_tokens, form)
-    if form.embeddings is Embeddings.GRAPH:
+    layers = range(facts.n_layers) if layers is None else layers
+    if layers.start > 0:
+        hidden = boundary(layers.start - 1)
+    elif form.embeddings is Embeddings.GRAPH:
         embedding = build.weight("embedding", lambda: checkpoint.weight(Role.EMBEDDING))
         hidden = build.node("Gather", [embedding, INPUT_IDS], "embedding_out", axis=0)
     else:
         hidden = INPUT_EMBEDS
-    for layer in range(facts.n_layers):
+    for layer in layers:
         progress(f"AR-{n_tokens}: layer {layer + 1} of {facts.n_layers}")
         hidden = _attention_block(build, checkpoint, layer, hidden)
         hidden = _feed_forward_block(build, checkpoint, layer, hidden)
-    normed = _rms_norm(build, checkpoint, Role.FINAL_NORM, None, hidden, "final_norm")
-    n_rows = n_tokens
-    if form.logits is Logits.LAST and n_tokens > 1:
-        n_rows = 1
-        start, end = build.integers("last_token", n_tokens - 1), build.integers("behind_last_token", n_tokens)
-        normed = build.node("Slice", [normed, start, end, build.integers("token_axis", 1)], "final_norm_last")
-    build.linear(normed, "lm_head", lambda: checkpoint.weight(Role.HEAD), LOGITS, n_rows=n_rows)
+    n_rows = 1 if form.logits is Logits.LAST else n_tokens
+    if layers.stop == facts.n_layers:
+        _head(build, checkpoint, hidden, n_rows)
 
     float_code = helper.np_dtype_to_tensor_dtype(build.dtype)
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT32 if name == INPUT_IDS else float_code, shape)
-        for name, shape in input_shapes(facts, n_tokens, context_length, form.embeddings).items()
+        for name, shape in input_shapes(facts, n_tokens, context_length, form.embeddings, layers).items()
     ]
     outputs = [
         helper.make_tensor_value_info(name, float_code, shape)
-        for name, shape in output_shapes(facts, n_tokens, n_logits=n_rows).items()
+        for name, shape in output_shapes(facts, n_tokens, n_logits=n_rows, layers=layers).items()
     ]
-    graph = helper.make_graph(build.nodes, f"ar{n_tokens}", inputs, outputs, build.initializers)
+    graph = helper.make_graph(build.nodes, name or f"ar{n_tokens}", inputs, outputs, build.initializers)
     model = helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -102,6 +105,15 @@ def build_graph(
         producer_name="snapgate",
     )
     return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+
+
+def _head(build: _Builder, checkpoint: Checkpoint, hidden: str, n_rows: int) -> None:
+    normed = _rms_norm(build, checkpoint, Role.FINAL_NORM, None, hidden, "final_norm")
+    if n_rows < build.n_tokens:
+        last = build.n_tokens - 1
+        start, end = build.integers("last_token", last), build.integers("behind_last_token", last + 1)
+        normed = build.node("Slice", [normed, start, end, build.integers("token_axis", 1)], "final_norm_last")
+    build.linear(normed, "lm_head", lambda: checkpoint.weight(Role.HEAD), LOGITS, n_rows=n_rows)
 
 
 def weight_name(layer: int, role: Role) -> str:
@@ -117,7 +129,7 @@ def query_factor(checkpoint: Checkpoint) -> float:
 class _Builder:
     """Nodes and initialisers in order. A node is named after its output."""
 
-    def __init__(self, dtype: np.dtype[Any], store: TensorStore, n_tokens: int, form: GraphForm) -> None:
+    def __init__(self, dtype: np.dtype[Any], store: Store, n_tokens: int, form: GraphForm) -> None:
         self.dtype, self.n_tokens, self.form = dtype, n_tokens, form
         self._store = store
         self.nodes: list[onnx.NodeProto] = []
@@ -131,7 +143,7 @@ class _Builder:
         return output
 
     def weight(self, name: str, values: Callable[[], NDArray[np.float32]]) -> str:
-        return self._initializer(name, lambda: values().astype(self.dtype))
+        return self._initializer(name, lambda: values().astype(self.dtype, copy=False))
 
     def linear(
         self, rows: str, weight: str, values: Callable[[], NDArray[np.float32]], output: str, *, n_rows: int = 0

@@ -27,14 +27,14 @@ class HeldGrid:
     """(blocks, outputs)"""
 
 
-def held_grids(checkpoint: Checkpoint, block: int | None) -> dict[str, HeldGrid]:
+def held_grids(checkpoint: Checkpoint, block: int | None, layers: range | None = None) -> dict[str, HeldGrid]:
     """By the name of the graph's initialiser, every four-bit weight whose grid fits symmetric blocks exactly.
 
-    ``block``: inputs that share a scale; None is all of a column. What the graph folds into a weight is folded into its
-    scales.
+    ``block``: inputs that share a scale; None is all of a column. ``layers``: default all. What the graph folds into a
+    weight is folded into its scales.
     """
     held = {}
-    for layer in range(checkpoint.facts.n_layers):
+    for layer in range(checkpoint.facts.n_layers) if layers is None else layers:
         for role in MATRICES:
             tensor = checkpoint.quantized(role, layer)
             if tensor is None:
@@ -56,10 +56,11 @@ def keep_grids(
     rounded: Mapping[str, FixedWeight],
     *,
     block: int | None,
+    layers: range | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Mapping[str, FixedWeight]:
     """``rounded``, the checkpoint's own integers in the place of those that it holds on a grid that fits."""
-    held = held_grids(checkpoint, block)
+    held = held_grids(checkpoint, block, layers)
     kept = {name: FixedWeight(steps=grid.steps, scales=grid.scales) for name, grid in held.items() if name in rounded}
     if kept:
         progress(f"{len(kept)} of {len(rounded)} four-bit weights keep the checkpoint's own integers")

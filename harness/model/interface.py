@@ -41,28 +41,49 @@ def past_value_out(layer: int) -> str:
     return f"past_value_{layer}_out"
 
 
+def boundary(layer: int) -> str:
+    """The residual stream behind ``layer``."""
+    return f"layer{layer}_after_feed_forward"
+
+
 def input_shapes(
-    facts: ModelFacts, n_tokens: int, context_length: int, embeddings: Embeddings = Embeddings.GRAPH
+    facts: ModelFacts,
+    n_tokens: int,
+    context_length: int,
+    embeddings: Embeddings = Embeddings.GRAPH,
+    layers: range | None = None,
 ) -> Shapes:
-    """``input_ids`` int32, everything else of the graph's own element type. Keys are kept transposed."""
+    """``input_ids`` int32, everything else of the graph's own element type. Keys are kept transposed.
+
+    ``layers``: of a graph of these layers only, which takes the residual stream of the one before; default all.
+    """
     past = context_length - n_tokens
-    in_graph = embeddings is Embeddings.GRAPH
+    layers = range(facts.n_layers) if layers is None else layers
+    rows = (1, n_tokens, facts.hidden_size)
+    first: dict[str, tuple[int, ...]] = {boundary(layers.start - 1): rows}
+    if layers.start == 0:
+        first = {INPUT_IDS: (1, n_tokens)} if embeddings is Embeddings.GRAPH else {INPUT_EMBEDS: rows}
     shapes: dict[str, tuple[int, ...]] = {
-        **({INPUT_IDS: (1, n_tokens)} if in_graph else {INPUT_EMBEDS: (1, n_tokens, facts.hidden_size)}),
+        **first,
         MASK: (1, 1, n_tokens, context_length),
         COS: (1, 1, n_tokens, facts.head_dim // 2),
         SIN: (1, 1, n_tokens, facts.head_dim // 2),
     }
-    for layer in range(facts.n_layers):
+    for layer in layers:
         shapes[past_key_in(layer)] = (facts.n_kv_heads, 1, facts.head_dim, past)
         shapes[past_value_in(layer)] = (facts.n_kv_heads, 1, past, facts.head_dim)
     return shapes
 
 
-def output_shapes(facts: ModelFacts, n_tokens: int, *, n_logits: int | None = None) -> Shapes:
-    """``n_logits``: rows of logits; default one a token."""
-    shapes: dict[str, tuple[int, ...]] = {LOGITS: (1, n_logits or n_tokens, facts.vocab_size)}
-    for layer in range(facts.n_layers):
+def output_shapes(
+    facts: ModelFacts, n_tokens: int, *, n_logits: int | None = None, layers: range | None = None
+) -> Shapes:
+    """``n_logits``: rows of logits; default one a token. ``layers``: see ``input_shapes``."""
+    layers = range(facts.n_layers) if layers is None else layers
+    shapes: dict[str, tuple[int, ...]] = {boundary(layers.stop - 1): (1, n_tokens, facts.hidden_size)}
+    if layers.stop == facts.n_layers:
+        shapes = {LOGITS: (1, n_logits or n_tokens, facts.vocab_size)}
+    for layer in layers:
         shapes[past_key_out(layer)] = (facts.n_kv_heads, 1, facts.head_dim, n_tokens)
         shapes[past_value_out(layer)] = (facts.n_kv_heads, 1, n_tokens, facts.head_dim)
     return shapes

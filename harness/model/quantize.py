@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ from harness.model.interface import (
     past_value_out,
 )
 from harness.model.recipes import Scheme
-from harness.model.storage import TensorStore, array_of
+from harness.model.storage import Contents, TensorStore, array_of
 from harness.model.weights import FixedWeight, per_channel, round_to_nearest, weight_initializers
 
 _ELEMENTS: Final[Mapping[int, type[np.unsignedinteger[Any]]]] = MappingProxyType({8: np.uint8, 16: np.uint16})
@@ -122,14 +121,15 @@ def tied_names(n_layers: int) -> list[tuple[str, ...]]:
 class RoundedWeights(Mapping[str, FixedWeight]):
     """Weights of a float graph in four bits, each rounded to nearest when it is asked for."""
 
-    def __init__(self, model: onnx.ModelProto, names: list[str], block: int | None, folder: Path | None) -> None:
+    def __init__(self, model: onnx.ModelProto, names: list[str], block: int | None, folder: Contents | None) -> None:
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
         self._names, self._block, self._folder = dict.fromkeys(names), block, folder
 
     def __getitem__(self, name: str) -> FixedWeight:
         if name not in self._names:
             raise KeyError(name)
-        return round_to_nearest(matrix_of(self._constants[name], self._folder).astype(np.float32), self._block)
+        weight = np.ascontiguousarray(matrix_of(self._constants[name], self._folder), dtype=np.float32)
+        return round_to_nearest(weight, self._block)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -138,7 +138,9 @@ class RoundedWeights(Mapping[str, FixedWeight]):
         return len(self._names)
 
 
-def four_bit_weights(model: onnx.ModelProto, scheme: Scheme, folder: Path | None = None) -> Mapping[str, FixedWeight]:
+def four_bit_weights(
+    model: onnx.ModelProto, scheme: Scheme, folder: Contents | None = None
+) -> Mapping[str, FixedWeight]:
     """Every weight that ``scheme`` wants in four bits, rounded to nearest. Empty where it wants none.
 
     ``folder``: where the model's data file is.
@@ -164,7 +166,7 @@ def _weights(model: onnx.ModelProto) -> dict[str, onnx.NodeProto]:
     return {node.input[1]: node for node in linear if node.input[1] in constants}
 
 
-def matrix_of(tensor: TensorProto, folder: Path | None) -> NDArray[Any]:
+def matrix_of(tensor: TensorProto, folder: Contents | None) -> NDArray[Any]:
     """A weight as (inputs, outputs), whether a MatMul or a Conv reads it."""
     values = array_of(tensor, folder)
     return values if values.ndim == 2 else values[:, :, 0, 0].T
@@ -177,7 +179,7 @@ def quantize_graph(
     weights: Mapping[str, FixedWeight] = MappingProxyType({}),
     floats: Collection[str] = (),
     *,
-    folder: Path | None = None,
+    folder: Contents | None = None,
     store: TensorStore | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> onnx.ModelProto:
@@ -208,7 +210,7 @@ class _Inserter:
         scheme: Scheme,
         weights: Mapping[str, FixedWeight],
         floats: Collection[str],
-        folder: Path | None,
+        folder: Contents | None,
         store: TensorStore,
         progress: Callable[[str], None],
     ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from harness.model.interface import boundary
 from harness.record.artifact import GraphSpec, ModelFacts, TensorSpec
 
 if TYPE_CHECKING:
@@ -18,12 +19,9 @@ if TYPE_CHECKING:
 
     from harness.model.decoder import GraphRunner
 
+__all__ = ["ShardChain", "as_one", "boundary", "cut_evenly", "layer_bytes", "shard_sizes", "split_graph"]
+
 Array = NDArray[Any]
-
-
-def boundary(layer: int) -> str:
-    """The residual stream behind ``layer``."""
-    return f"layer{layer}_after_feed_forward"
 
 
 def layer_bytes(facts: ModelFacts, *, context_length: int, bits: int, head_bits: int, kv_bytes: int) -> list[int]:

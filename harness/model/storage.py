@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import onnx
@@ -81,6 +81,44 @@ class TensorStore:
         return tensor
 
 
+class LazyStore:
+    """Makes initialisers whose large contents stay where they come from and are computed when they are asked for.
+
+    For a graph that is only read and never saved or run: ``array_of`` takes the store in the place of a folder.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, TensorProto] = {}
+        self._values: dict[str, Callable[[], Array]] = {}
+
+    def initializer(self, name: str, values: Callable[[], Array], bits: int | None = None) -> TensorProto:
+        if name not in self._known:
+            contents = values()
+            if contents.nbytes < INLINE_BELOW_BYTES:
+                self._known[name] = tensor_of(name, contents, bits)
+            else:
+                code = helper.np_dtype_to_tensor_dtype(contents.dtype)
+                self._known[name] = TensorProto(name=name, data_type=code, dims=contents.shape)
+                self._known[name].data_location = TensorProto.EXTERNAL
+                self._values[name] = values
+        copy = TensorProto()
+        copy.CopyFrom(self._known[name])
+        return copy
+
+    def read(self, name: str) -> Array:
+        return self._values[name]()
+
+
+class Store(Protocol):
+    """Where the initialisers of a graph come from."""
+
+    def initializer(self, name: str, values: Callable[[], Array], bits: int | None = None) -> TensorProto: ...
+
+
+Contents = Path | LazyStore
+"""What holds the initialisers of a graph that lie outside it: the folder of its data file, or a store."""
+
+
 def save_graph(path: Path, model: onnx.ModelProto) -> None:
     path.write_bytes(model.SerializeToString(deterministic=True))
 
@@ -90,12 +128,14 @@ def load_graph(path: Path) -> onnx.ModelProto:
     return onnx.load(path, load_external_data=False)
 
 
-def array_of(tensor: TensorProto, folder: Path | None) -> Array:
+def array_of(tensor: TensorProto, folder: Contents | None) -> Array:
     """The values of an initialiser; mapped, not read, where they lie in a data file of ``folder``."""
     if tensor.data_location != TensorProto.EXTERNAL:
         return numpy_helper.to_array(tensor)
     if folder is None:
         raise ValueError(f"{tensor.name} lies in a data file, and no folder was given")
+    if isinstance(folder, LazyStore):
+        return folder.read(tensor.name)
     if tensor.data_type == TensorProto.INT4:
         return numpy_helper.to_array(tensor, base_dir=str(folder))
     info = ExternalDataInfo(tensor)

@@ -6,7 +6,9 @@ without an error.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +23,9 @@ from harness.model.storage import TensorStore
 LOWEST, HIGHEST = -8, 7
 """Of four bits."""
 _SHRINKS: Final = np.linspace(1.0, 0.7, 16)
+_TILE_ELEMENTS: Final = 1 << 18
+"""Elements whose scales are chosen at a time: they stay in the processor's cache over all fractions."""
+_THREADS: Final = min(4, os.cpu_count() or 1)
 _SLICE_ELEMENTS: Final = 1 << 24
 """Elements that are rounded at a time."""
 
@@ -72,14 +77,34 @@ def choose_scales(weight: NDArray[np.float32], block: int | None, bits: int = 4)
             next_step="choose w4a16, which has one scale per output channel",
         )
     blocks = weight.reshape(n_inputs // rows, rows, n_outputs)
-    widest: NDArray[np.float32] = np.maximum(
-        np.abs(blocks).max(axis=1) / np.float32(2 ** (bits - 1) - 1), np.float32(1e-9)
-    )
+    best = np.empty((len(blocks), n_outputs), dtype=np.float32)
+    across = max(1, _TILE_ELEMENTS // (rows * n_outputs))
+    wide = max(64, _TILE_ELEMENTS // rows) if across == 1 else n_outputs
+
+    def fill(start: int, left: int) -> None:
+        tile = (slice(start, start + across), slice(left, left + wide))
+        best[tile] = _best_scales(np.ascontiguousarray(blocks[tile[0], :, tile[1]]), 2 ** (bits - 1))
+
+    tiles = [(start, left) for start in range(0, len(blocks), across) for left in range(0, n_outputs, wide)]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(lambda tile: fill(*tile), tiles):
+            pass
+    return best
+
+
+def _best_scales(blocks: NDArray[np.float32], n_positive: int) -> NDArray[np.float32]:
+    """(blocks, outputs) of (blocks, inputs of a block, outputs)."""
+    widest: NDArray[np.float32] = np.maximum(np.abs(blocks).max(axis=1) / np.float32(n_positive - 1), np.float32(1e-9))
     best, least = widest, np.full(widest.shape, np.inf, dtype=np.float32)
+    steps = np.empty_like(blocks)
     for shrink in _SHRINKS:
         scales = (widest * shrink).astype(np.float32)
-        steps = np.clip(np.rint(blocks / scales[:, None]), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        error = np.square(steps * scales[:, None] - blocks).sum(axis=1)
+        np.divide(blocks, scales[:, None], out=steps)
+        np.rint(steps, out=steps)
+        np.clip(steps, -n_positive, n_positive - 1, out=steps)
+        np.multiply(steps, scales[:, None], out=steps)
+        np.subtract(steps, blocks, out=steps)
+        error = np.square(steps, out=steps).sum(axis=1)
         best = np.where(error < least, scales, best)
         least = np.minimum(error, least)
     return best
@@ -90,10 +115,15 @@ def round_to_nearest(weight: NDArray[np.float32], block: int | None, bits: int =
 
 
 def round_to_scales(weight: NDArray[np.float32], scales: NDArray[np.float32], bits: int) -> FixedWeight:
-    rows = len(weight) // len(scales)
-    steps = np.rint(weight / np.repeat(scales, rows, axis=0))
+    n_blocks, n_outputs = scales.shape
+    blocks = weight.reshape(n_blocks, len(weight) // n_blocks, n_outputs)
+    steps = np.empty(blocks.shape, dtype=np.int8)
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    return FixedWeight(steps=np.clip(steps, lowest, highest).astype(np.int8), scales=scales, bits=bits)
+    across = max(1, _SLICE_ELEMENTS // (blocks.shape[1] * n_outputs))
+    for start in range(0, n_blocks, across):
+        part = np.rint(blocks[start : start + across] / scales[start : start + across, None])
+        steps[start : start + across] = np.clip(part, lowest, highest, out=part)
+    return FixedWeight(steps=steps.reshape(weight.shape), scales=scales, bits=bits)
 
 
 def per_channel(weight: NDArray[np.float32]) -> FixedWeight:

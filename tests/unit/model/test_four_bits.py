@@ -99,3 +99,14 @@ def test_gptq_changes_the_product_with_the_calibration_inputs_less_than_rounding
 def test_with_independent_inputs_gptq_is_rounding_to_nearest() -> None:
     weight = a_weight()
     assert np.array_equal(gptq_round(weight, np.eye(64), None).steps, round_to_nearest(weight, None).steps)
+
+
+@pytest.mark.parametrize("block", [32, None])
+def test_scales_do_not_depend_on_how_much_is_looked_at_at_a_time(
+    block: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = a_weight(192, 200)
+    at_once = choose_scales(weight, block)
+    monkeypatch.setattr("harness.model.weights._TILE_ELEMENTS", 64 * 32)
+    assert np.array_equal(choose_scales(weight, block), at_once)
+    assert np.array_equal(choose_scales(np.asfortranarray(weight), block), at_once)
