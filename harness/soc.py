@@ -3,7 +3,9 @@
 Sources of the table: soc numbers from the public ``Qnn_SocModel_t`` enumeration (QAIRT 2.43), VTCM sizes from the
 public ExecuTorch and LiteRT tables; every ``htp_arch`` was confirmed by compiling for that soc number with QAIRT 2.51
 and reading the arch out of the context binary. ``vtcm_mb is None``: no public figure was found, so the compiler's own
-choice is taken and recorded.
+choice is taken and recorded. ``dram_gb_per_s``: the memory clock that Qualcomm publishes, twice, times 8 bytes.
+``int8_tops``: what Qualcomm published for the "AI engine" as a whole, more than the HTP's own share; for later SoCs
+it published none.
 """
 
 from __future__ import annotations
@@ -49,13 +51,35 @@ class Soc:
     vtcm_mb: int | None
     dram_gb_per_s: float | None = None
     """Peak DRAM bandwidth in GB/s (10^9 bytes), where a public figure is known."""
+    int8_tops: float | None = None
+    """Peak of 8-bit operations (10^12 a second), where the vendor publishes one."""
+
+    def peak_tops(self, precision: Precision) -> float | None:
+        """An upper bound for a precision: 8-bit weights or activations at the 8-bit rate; of FP16 none is published."""
+        return None if precision is Precision.FP16 else self.int8_tops
 
 
 SOCS: tuple[Soc, ...] = (
-    Soc(part="SM8350", marketing_name="Snapdragon 888", marker="sd888", soc_number=30, htp_arch=68, vtcm_mb=4),
+    Soc(
+        part="SM8350",
+        marketing_name="Snapdragon 888",
+        marker="sd888",
+        soc_number=30,
+        htp_arch=68,
+        vtcm_mb=4,
+        int8_tops=26.0,
+    ),
     Soc(part="SM8450", marketing_name="Snapdragon 8 Gen 1", marker="gen1", soc_number=36, htp_arch=69, vtcm_mb=8),
     Soc(part="SM8475", marketing_name="Snapdragon 8+ Gen 1", marker="gen1p", soc_number=42, htp_arch=69, vtcm_mb=8),
-    Soc(part="SM8550", marketing_name="Snapdragon 8 Gen 2", marker="gen2", soc_number=43, htp_arch=73, vtcm_mb=8),
+    Soc(
+        part="SM8550",
+        marketing_name="Snapdragon 8 Gen 2",
+        marker="gen2",
+        soc_number=43,
+        htp_arch=73,
+        vtcm_mb=8,
+        dram_gb_per_s=67.2,
+    ),
     Soc(
         part="SM8650",
         marketing_name="Snapdragon 8 Gen 3",

@@ -10,7 +10,7 @@ from harness.journal import Journal
 from harness.record.artifact import ArtifactManifest
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Source
-from harness.results.efficiency import PEAK, roofline_frame
+from harness.results.efficiency import roofline_frame
 from reports.chart import Panel, Series, draw
 from reports.drawing import Chart
 from reports.overview import Figure, figure
@@ -30,6 +30,8 @@ class RooflineRow:
     activations: Figure
     total: Figure
     bandwidth: Figure
+    roof_source: str
+    """Of the bandwidth; empty: there is none"""
     roof: Figure
     decode: Figure
     efficiency: Figure
@@ -42,7 +44,6 @@ class RooflineSection:
     charts: tuple[Chart, ...]
     missing: str
     """Why there is no chart; empty when there is one"""
-    peak: str = PEAK
 
 
 def roofline_section(
@@ -83,7 +84,8 @@ def _row(item: dict[str, Any], speeds: dict[tuple[str, str | None, str], Measure
         kv=shown("kv_bytes", "MB", 1e-6, 2),
         activations=shown("activation_bytes", "MB", 1e-6, 2),
         total=shown("total_bytes", "MB", 1e-6, 2),
-        bandwidth=shown("dram_gb_per_s", "GB/s", decimals=1),
+        bandwidth=shown("gb_per_s", "GB/s", decimals=1),
+        roof_source=clean(item["roof"] or ""),
         roof=shown("roof_tps", "tokens/s", decimals=0),
         decode=figure(
             speed.value,
@@ -124,7 +126,7 @@ def _chart(
             run_id=None,
             style=6,
         )
-        for bandwidth in sorted({float(item["dram_gb_per_s"]) for item in placed})
+        for bandwidth in sorted({float(item["gb_per_s"]) for item in placed})
     ]
     points = []
     for style, item in enumerate(placed):
@@ -144,7 +146,7 @@ def _chart(
     return draw(
         chart_id="roofline-0",
         title="Decode speed under the memory's roof",
-        subtitle=PEAK,
+        subtitle="; ".join(sorted({str(item["roof"]) for item in placed})),
         summary=f"{counted(len(placed), 'speed')}: "
         + "; ".join(
             f"{clean(item['cell'])} {number(item['efficiency_percent'], decimals=1)} % of the roof" for item in placed

@@ -22,8 +22,10 @@ std::string missing_or_extra(const Values& values, const std::vector<std::string
 const char* usage_text() noexcept {
     return "usage: snapgate-runner --job JOB.json --out FOLDER [--dump-cache]\n"
            "       snapgate-runner --probe --backend libQnnHtp.so --system libQnnSystem.so\n"
+           "       snapgate-runner --bandwidth\n"
            "       snapgate-runner --version\n"
            "Records go to stdout and FOLDER/records.jsonl as JSON Lines, logs to stderr.\n"
+           "--bandwidth: how fast all processors together read memory, one line.\n"
            "--dump-cache: after the last prompt FOLDER/kv_cache.bin gets, layer by layer, the raw keys\n"
            "(n_kv_heads, head_dim, context - 1) and values (n_kv_heads, context - 1, head_dim).\n";
 }
@@ -31,6 +33,9 @@ const char* usage_text() noexcept {
 Command parse_command_line(const std::vector<std::string>& arguments) {
     if (arguments == std::vector<std::string>{"--version"}) {
         return ShowVersion{};
+    }
+    if (arguments == std::vector<std::string>{"--bandwidth"}) {
+        return MeasureBandwidth{};
     }
     bool is_probe = false;
     bool dump_cache = false;

@@ -9,6 +9,8 @@ namespace snapgate {
 
 struct ShowVersion {};
 
+struct MeasureBandwidth {};
+
 struct RunJob {
     std::string job_file;
     std::string folder;
@@ -24,7 +26,7 @@ struct UsageError {
     std::string reason;
 };
 
-using Command = std::variant<ShowVersion, RunJob, Probe, UsageError>;
+using Command = std::variant<ShowVersion, MeasureBandwidth, RunJob, Probe, UsageError>;
 
 Command parse_command_line(const std::vector<std::string>& arguments);
 

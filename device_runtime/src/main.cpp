@@ -1,3 +1,4 @@
+#include "bandwidth.h"
 #include "build_info.h"
 #include "command_line.h"
 #include "runner.h"
@@ -42,6 +43,8 @@ ExitCode execute(const UsageError& error) {
 }
 
 ExitCode execute(const RunJob& command) { return run_job_file(command, take_stdout()); }
+
+ExitCode execute(const MeasureBandwidth&) { return report_bandwidth(take_stdout()); }
 
 ExitCode execute(const Probe& command) { return probe(command, take_stdout()); }
 

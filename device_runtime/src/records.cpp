@@ -125,6 +125,15 @@ std::string to_line(const ContextRecord& record) {
                     {"vtcm_bytes", vtcm_bytes}});
 }
 
+std::string to_line(const BandwidthRecord& record) {
+    return line_of({{"type", "bandwidth"},
+                    {"n_bytes", record.n_bytes},
+                    {"n_threads", record.n_threads},
+                    {"last_level_cache_bytes", or_null(record.last_level_cache_bytes)},
+                    {"start_ns", record.start_ns},
+                    {"pass_ns", record.pass_ns}});
+}
+
 std::string to_line(const ControlRecord& record) {
     return line_of({{"type", "control"}, {"settings", to_json(record.settings)}});
 }

@@ -165,6 +165,16 @@ struct EndRecord {
 };
 
 // One line of JSON without the line end: ASCII only, whatever bytes the strings hold.
+// Of the memory, by `--bandwidth`. What it counts is in bandwidth.h.
+struct BandwidthRecord {
+    std::uint64_t n_bytes = 0; // read in each pass, by all threads together
+    std::uint32_t n_threads = 0;
+    std::optional<std::uint64_t> last_level_cache_bytes;
+    std::int64_t start_ns = 0;         // of the first pass
+    std::vector<std::int64_t> pass_ns; // each from the first thread's start to the last one's end
+    std::uint64_t checksum = 0;
+};
+
 std::string to_line(const StartRecord& record);
 std::string to_line(const PlatformRecord& record);
 std::string to_line(const ContextRecord& record);
@@ -176,5 +186,6 @@ std::string to_line(const MemoryRecord& record);
 std::string to_line(const GenerationRecord& record);
 std::string to_line(const Fault& fault);
 std::string to_line(const EndRecord& record);
+std::string to_line(const BandwidthRecord& record);
 
 } // namespace snapgate

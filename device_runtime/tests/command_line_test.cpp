@@ -36,7 +36,9 @@ TEST_CASE("a probe needs both libraries") {
     CHECK(usage_error({"--probe", "--backend", "a.so"}) == "--system is missing");
 }
 
-TEST_CASE("the version stands alone") {
+TEST_CASE("version and bandwidth stand alone") {
+    CHECK(std::holds_alternative<MeasureBandwidth>(parse_command_line({"--bandwidth"})));
+    CHECK(usage_error({"--bandwidth", "--probe"}) == "unknown option '--bandwidth'");
     CHECK(std::holds_alternative<ShowVersion>(parse_command_line({"--version"})));
     CHECK(usage_error({"--version", "--probe"}) == "unknown option '--version'");
 }

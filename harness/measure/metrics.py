@@ -113,6 +113,32 @@ _LATENCY = (
     ),
 )
 
+_ROOFLINE = (
+    sampled(
+        "memory_gb_per_s",
+        "GB/s",
+        "higher",
+        "Bytes (10^9) over the shortest pass in which threads on all processors together read a buffer of four times "
+        "the last-level cache, at least 256 MiB; within seconds of the run's last token. One sample per run; median.",
+    ),
+    sampled(
+        "decode_efficiency_percent",
+        "percent",
+        "higher",
+        "Share of the memory's roof: each decode_tps sample times the bytes that a token moves at the least (weights "
+        "used once, the KV cache as the graph takes it, other inputs and outputs) over memory_gb_per_s of the same "
+        "run; median. Over 100 the measurement is at fault.",
+    ),
+    sampled(
+        "prefill_efficiency_percent",
+        "percent",
+        "higher",
+        "Share of the arch's compute: each prefill_tps sample times the operations of a token (two for each weight of "
+        "a linear layer) over the peak that the SoC catalogue has for the precision; median. Over 100 the measurement "
+        "is at fault. Not measured where no peak is published.",
+    ),
+)
+
 _MEMORY = (
     exact(
         "peak_rss_bytes",
@@ -302,7 +328,10 @@ _ACCURACY = (
 )
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
-    {metric.name: metric for metric in (*_ACCURACY, *_PLACEMENT, *_LATENCY, *_MEMORY, *_THERMAL, *SUITE_METRICS)}
+    {
+        metric.name: metric
+        for metric in (*_ACCURACY, *_PLACEMENT, *_LATENCY, *_ROOFLINE, *_MEMORY, *_THERMAL, *SUITE_METRICS)
+    }
 )
 
 HEADLINE: Mapping[Family, str] = MappingProxyType(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from harness.record.runner import RunnerLog
+from harness.record.moved import BytesPerToken
+from harness.record.runner import Bandwidth, RunnerLog
 from harness.record.vocabulary import Source, Status
 from harness.soc import KvPrecision, Precision
 
@@ -162,5 +163,11 @@ class RunRecord:
     error: RunError | None
     defects: tuple[str, ...] = ()
     """Of ``ArtifactManifest.defects``: what is wrong on the emulator."""
+    bandwidth: Bandwidth | None = None
+    """Of the phone's memory, within seconds of the last token; None: not asked for, or it gave no figure."""
+    moved: BytesPerToken | None = None
+    """By one decode step of the artifact, from its manifest; None: it has no AR-1 graph."""
+    operations_per_token: int | None = None
+    """Of one prompt token, from the manifest (``harness.record.moved``)"""
     runtime: str = QNN
     """What executed the model. Figures of different runtimes are compared, never pooled."""

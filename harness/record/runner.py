@@ -284,6 +284,28 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth:
+    """What ``snapgate-runner --bandwidth`` measures: all processors together read a buffer that no cache holds."""
+
+    n_bytes: int
+    """Read in each pass, by all threads together"""
+    n_threads: int
+    """One for each processor that the process may use"""
+    last_level_cache_bytes: int | None
+    """Of the processors; None: the kernel does not say."""
+    start_ns: int
+    """Of the first pass"""
+    pass_ns: tuple[int, ...]
+    """Of each pass: from the first thread's start to the last one's end. At least 12, and as many as a second holds:
+    clocks rise only under load."""
+
+    @property
+    def gb_per_s(self) -> float:
+        """Of the best pass, in 10^9 bytes: interruptions only ever take time."""
+        return self.n_bytes / min(self.pass_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerLog:
     """All records of one runner process, sorted by kind. ``end is None``: the process did not finish."""
 
@@ -330,6 +352,7 @@ _KINDS: dict[str, type[Any]] = {
     "error": RunnerFault,
     "heartbeat": Heartbeat,
     "end": End,
+    "bandwidth": Bandwidth,
 }
 
 
@@ -360,6 +383,14 @@ def parse_runner_lines(lines: Iterable[str]) -> RunnerLog:
         control=_last(found["control"]),
         profiles=tuple(found["profile"]),
     )
+
+
+def parse_bandwidth(lines: Iterable[str]) -> Bandwidth | None:
+    """Of what ``--bandwidth`` writes; None: no line is one, or it cannot be a measurement."""
+    found: Bandwidth | None = _last(_read_lines(lines)[0]["bandwidth"])
+    if found is None or found.n_bytes <= 0 or not found.pass_ns or min(found.pass_ns) <= 0:
+        return None
+    return found
 
 
 def _read_lines(lines: Iterable[str]) -> tuple[dict[str, list[Any]], list[str]]:

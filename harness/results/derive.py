@@ -23,6 +23,7 @@ from harness.record.vocabulary import Family, Source, Status, Suite, worst
 from harness.results import refute
 from harness.results.accuracy import logits_figures, window_figures
 from harness.results.figure import Figure, present
+from harness.results.roof import over_the_roof, roof_figures
 from harness.results.speed import load_figures, speed_figures
 from harness.results.suites import edge_figures, smoke_figures, suite_figures, task_figures
 
@@ -114,6 +115,7 @@ def _figures(group: _Group) -> dict[str, Figure]:
         **_placement_figures(group.good),
         **load_figures(group.good),
         **speed_figures(group.good),
+        **roof_figures(group.good),
         **_memory_figures(group.good),
         **_thermal_figures(group.good),
         **suite_figures(group.good),
@@ -219,6 +221,9 @@ def _measurement(group: _Group, name: str, figure: Figure, wrong: Sequence[str])
         refuted.append(f"{refute.CPU_PLACEMENT}: {figure.value:g} nodes on the CPU")
     elif name == "dsp_arch_matches" and figure.value == 0:
         refuted.append(f"{refute.DSP_ARCH}: context binary for another HTP arch")
+    impossible = over_the_roof(name, figure, from_runs)
+    if impossible is not None:
+        refuted.append(impossible)
     artifacts = sorted({run.artifact_id for run in from_runs})
     if len(artifacts) > 1:
         refuted.append(f"{refute.MIXED_ARTIFACTS}: {', '.join(artifacts)}")

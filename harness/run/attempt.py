@@ -23,9 +23,11 @@ from harness.record.artifact import Artifact
 from harness.record.codec import write_json
 from harness.record.job import Prompt
 from harness.record.run import Conditions, RunError, SensorSeries
-from harness.record.runner import EMPTY_LOG, RunnerLog, parse_runner_lines
+from harness.record.runner import EMPTY_LOG, Bandwidth, RunnerLog, parse_runner_lines
 from harness.record.stamps import STAMPS_FILE, read_unfinished
 from harness.record.vocabulary import Status
+from harness.run.bandwidth import FILE as BANDWIDTH_FILE
+from harness.run.bandwidth import measure_bandwidth
 from harness.run.blame import Evidence, count_records, judge_run
 from harness.run.libraries import RuntimeFiles
 from harness.run.session import RunnerProcess
@@ -72,6 +74,7 @@ class Attempt:
     conditions: Conditions = _UNKNOWN
     log: RunnerLog = EMPTY_LOG
     sensors: tuple[SensorSeries, ...] = ()
+    bandwidth: Bandwidth | None = None
     bytes_pushed: int = 0
     push_s: float = 0.0
     job_sha256: str = ""
@@ -147,6 +150,10 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
         plan.progress(f"running {workload.name} of {artifact.manifest.name} on phone {phone.facts.serial}")
         result = process.run(deadline_s=workload.deadline_s, stall_s=workload.stall_s, watch=plan.watcher.line)
         refuse_reboot(phone, attempt.boot_id)
+        if workload.bandwidth and result.exit_code == 0:
+            recorder.stop()
+            attempt.bandwidth, said = measure_bandwidth(device, remote)
+            _keep(folder, attempt, BANDWIDTH_FILE, said.strip())
     except PhoneLostError:
         raise
     except InfraError as exc:

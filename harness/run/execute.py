@@ -21,7 +21,8 @@ from harness.device.store import StoredFile
 from harness.device.text import printable
 from harness.errors import ArtifactError, HostError, InfraError, LeaseError
 from harness.journal import JournalWriter
-from harness.record.artifact import Artifact, sha256_of
+from harness.record.artifact import Artifact, ArtifactManifest, sha256_of
+from harness.record.moved import BytesPerToken, bytes_per_token, operations_per_token
 from harness.record.run import Cell, RunError, RunRecord
 from harness.record.vocabulary import Source, Status
 from harness.run.attempt import Attempt, Plan, try_once
@@ -150,6 +151,9 @@ def execute(
             prompt_sensitivity_expected=workload.expects_prompt_sensitivity,
             log=attempt.log,
             sensors=attempt.sensors,
+            bandwidth=attempt.bandwidth,
+            moved=_moved(manifest),
+            operations_per_token=operations_per_token(manifest),
             files_sha256={f"runs/{run_id}/{name}": sha256_of(folder / name) for name in sorted(set(attempt.files))},
             bytes_pushed=bytes_pushed,
             push_s=push_s,
@@ -161,6 +165,11 @@ def execute(
         watcher.over()
         journal.append(record)
     return record
+
+
+def _moved(manifest: ArtifactManifest) -> BytesPerToken | None:
+    has_step = any(graph.n_tokens == 1 for context in manifest.contexts for graph in context.graphs)
+    return bytes_per_token(manifest) if has_step else None
 
 
 def check_artifact(artifact: Artifact, phone: LeasedPhone) -> None:

@@ -34,6 +34,8 @@ class Workload:
     """What is done when the phone is not fit to be measured"""
     changes: tuple[Change, ...] = ()
     """Set on the phone before the run, and put back after it"""
+    bandwidth: bool = False
+    """Whether the memory's bandwidth is measured right after the run"""
 
     @property
     def expects_prompt_sensitivity(self) -> bool:

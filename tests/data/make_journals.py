@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.journal import JOURNAL_SCHEMA, JournalWriter, Session
+from harness.record.moved import BytesPerToken
 from harness.record.run import Cell, Conditions, DeviceFacts, RunError, RunRecord, SensorSeries
 from harness.record.runner import (
     EMPTY_LOG,
+    Bandwidth,
     Buffers,
     Clock,
     ContextLoaded,
@@ -49,6 +51,9 @@ SLOW = (30.0, 30.2, 29.8, 30.1, 29.9, 30.0)
 """33.1 .. 33.6 tokens/s"""
 SPREAD = (23.0, 27.0, 24.0, 26.0, 24.5, 25.5)
 """37.0 .. 43.5 tokens/s, median 40.0"""
+MOVED = BytesPerToken(weights=900_000_000, kv=90_000_000, activations=10_000_000)
+"""10^9 bytes a token"""
+BUFFER = 256 * 2**20
 FAST = (2.0, 2.0, 2.1, 1.9, 2.0, 2.0)
 """476 .. 526 tokens/s"""
 
@@ -310,6 +315,19 @@ def three_runs(
     return runs
 
 
+def with_bandwidth(runs: Sequence[RunRecord], gb_per_s: float) -> list[RunRecord]:
+    """Runs of an artifact that moves ``MOVED``, each followed by passes of which the third is the best."""
+    best = round(BUFFER / gb_per_s)
+    measured = Bandwidth(
+        n_bytes=BUFFER,
+        n_threads=8,
+        last_level_cache_bytes=12 * 2**20,
+        start_ns=20_000 * MS,
+        pass_ns=(2 * best, best + MS, best, best + MS),
+    )
+    return [dataclasses.replace(run, bandwidth=measured, moved=MOVED) for run in runs]
+
+
 def journals() -> dict[str, list[RunRecord]]:
     """Name to runs. The verdicts that ``limits_performance.toml`` gives them are in ``tests/unit/results``."""
     lost = three_runs("infra", STEADY)
@@ -328,6 +346,10 @@ def journals() -> dict[str, list[RunRecord]]:
         "perf_invalid_constant": three_runs("perf_invalid_constant", FAST, constant_token=0),
         "perf_invalid_emulated": three_runs("perf_invalid_emulated", STEADY, virtual=True),
         "infra": lost,
+        # 50, 33.3 and 50 GB/s moved, of 62.5, 62.5 and 40 GB/s measured: 80, 53 and 125 %.
+        "roof_pass": with_bandwidth(three_runs("roof_pass", STEADY), 62.5),
+        "roof_fail": with_bandwidth(three_runs("roof_fail", SLOW), 62.5),
+        "roof_invalid": with_bandwidth(three_runs("roof_invalid", STEADY), 40.0),
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from harness.errors import ArtifactError
-from harness.measure.roofline import Roof, bytes_per_token, fault
+from harness.measure.roofline import Roof, fault
 from harness.record.artifact import (
     ARTIFACT_SCHEMA,
     ArtifactManifest,
@@ -16,6 +18,7 @@ from harness.record.artifact import (
     Target,
     TensorSpec,
 )
+from harness.record.moved import bytes_per_token, operations_per_token
 from harness.record.vocabulary import DType
 from harness.soc import KvPrecision, Precision
 
@@ -72,6 +75,21 @@ def test_kv_and_activations_are_the_tensors_of_one_step():
 )
 def test_each_weight_that_a_token_uses_counts_once(precision, tied, n_bytes):
     assert bytes_per_token(manifest(precision=precision, tied=tied)).weights == n_bytes
+
+
+def test_every_shard_of_the_step_counts():
+    """The same tensors once more in a second shard."""
+    whole = manifest()
+    (context,) = whole.contexts
+    shards = dataclasses.replace(whole, contexts=(context, dataclasses.replace(context, file="ar1_shard2.bin")))
+    assert bytes_per_token(shards).kv == 2 * 256
+    assert bytes_per_token(shards).activations == 2 * 56
+
+
+@pytest.mark.parametrize(("tied", "n"), [(True, 2 * (1000 - 24)), (False, 2 * (1000 - 24 - 80))])
+def test_each_weight_of_a_linear_layer_is_two_operations(tied, n):
+    """1000 parameters, of which three norms of 8 multiply only; a table of 80 that is not the head is looked up."""
+    assert operations_per_token(manifest(tied=tied)) == n
 
 
 def test_without_an_ar1_graph_nothing_is_computed():

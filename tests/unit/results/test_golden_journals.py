@@ -18,6 +18,9 @@ EXPECTED = {
     "perf_invalid_constant": (Status.INVALID, 12, Status.INVALID),
     "perf_invalid_emulated": (Status.INVALID, 12, Status.INVALID),
     "infra": (Status.INFRA, 11, Status.PASS),
+    "roof_pass": (Status.PASS, 0, Status.PASS),
+    "roof_fail": (Status.FAIL, 10, Status.FAIL),
+    "roof_invalid": (Status.PASS, 0, Status.PASS),
 }
 """Journal to: status of the run, exit code, status of decode_tps (two healthy runs of ``infra`` are fast enough)."""
 ELEMENT = {
@@ -53,6 +56,25 @@ def test_the_verdict_and_exit_code_of_each_journal(name, journals, performance_l
     assert verdict.status is status
     assert EXIT_CODES[verdict.status] == exit_code
     assert decode_verdict(verdict).status is decode
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "exit_code", "percent"),
+    [
+        ("roof_pass", Status.PASS, 0, 80.0),
+        ("roof_fail", Status.FAIL, 10, 1e11 / 30e-3 / 62.5e9),
+        ("roof_invalid", Status.INVALID, 12, 125.0),
+    ],
+)
+def test_a_gate_on_efficiency_passes_fails_and_refuses(name, status, exit_code, percent, journals):
+    """10^9 bytes a token at 50, 33.3 and 50 tokens/s, of 62.5, 62.5 and 40 GB/s; over 100 % is no measurement."""
+    verdict = gate(journals / name, journals.parent / "limits_efficiency.toml")
+    (found,) = [v for v in verdict.verdicts if v.metric == "decode_efficiency_percent"]
+    assert found.value == pytest.approx(percent, rel=1e-6)
+    assert found.status is status
+    assert EXIT_CODES[verdict.status] == exit_code
+    if status is Status.INVALID:
+        assert found.reason.startswith("measurement_fault")
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -42,9 +42,18 @@ def test_a_measured_speed_has_its_share_of_the_peak(make, manifest):
     runs = phones(make)
     (row,) = rows(runs, {runs[0].artifact_id: manifest})
     assert row["total_bytes"] == 1312
-    assert row["dram_gb_per_s"] == 76.8
+    assert row["gb_per_s"] == 76.8
     assert row["efficiency_percent"] == pytest.approx(100 * 50 * 1312 / 76.8e9)
     assert "not measured on this phone" in row["roof"]
+    assert row["note"] == ""
+
+
+def test_a_bandwidth_measured_after_the_run_is_the_roof(make):
+    """10^9 bytes of the journal's own at 50 tokens/s, of 62.5 GB/s; no artifact is needed."""
+    (row,) = rows(make.with_bandwidth(phones(make), 62.5), {})
+    assert row["gb_per_s"] == pytest.approx(62.5)
+    assert row["efficiency_percent"] == pytest.approx(80.0)
+    assert row["roof"] == "memory bandwidth, measured right after the run"
     assert row["note"] == ""
 
 
@@ -71,11 +80,11 @@ def test_without_the_artifact_the_note_says_where_to_name_it(make):
 
 
 def test_an_soc_without_a_known_bandwidth_has_no_roof(make, manifest):
-    runs = phones(make, part="SM8550")
+    runs = phones(make, part="SM8450")
     (row,) = rows(runs, {runs[0].artifact_id: manifest})
     assert row["roof"] is None
     assert row["efficiency_percent"] is None
-    assert row["note"].endswith("no DRAM bandwidth is known for SM8550")
+    assert row["note"].endswith("no DRAM bandwidth is known for SM8450, and none was measured")
 
 
 def test_the_command_prints_the_table(tmp_path, capsys):
