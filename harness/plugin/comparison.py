@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from harness.journal import Entry, Journal
@@ -24,15 +25,26 @@ ORDER: Final = "ABBA BAAB ...: the Thue-Morse sequence, in blocks of two pairs"
 WORKLOAD: Final = "ab"
 WARM_UP_RUNS: Final = 1
 WARM_UPS: Final = 1
-REPETITIONS: Final = 3
-N_GEN: Final = 32
-N_GEN_SHORT: Final = 8
 SETTLE_S: Final = 300.0
 _BLOCK: Final = 2
 """Pairs: each order of the arms occurs once."""
 
 
-def ab_workload(prompts: Sequence[tuple[int, ...]]) -> Workload:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What one run generates."""
+
+    repetitions: int
+    n_gen: int
+    n_gen_short: int
+
+
+PHONE: Final = Size(repetitions=3, n_gen=32, n_gen_short=8)
+EMULATED: Final = Size(repetitions=1, n_gen=8, n_gen_short=4)
+"""An emulated pair is never judged: it shows that the comparison runs."""
+
+
+def ab_workload(prompts: Sequence[tuple[int, ...]], size: Size) -> Workload:
     """The longest prompt for the figures, and the shortest so that each run shows that its output depends on it."""
     longest, shortest = max(prompts, key=len), min(prompts, key=len)
     asked = [
@@ -40,20 +52,23 @@ def ab_workload(prompts: Sequence[tuple[int, ...]]) -> Workload:
             prompt_id="ab",
             mode="generate",
             tokens=longest,
-            n_gen=N_GEN,
+            n_gen=size.n_gen,
             ignore_eos=True,
             warmups=WARM_UPS,
-            repetitions=REPETITIONS,
+            repetitions=size.repetitions,
         )
     ]
     if shortest != longest:
-        asked.append(Prompt(prompt_id="ab-short", mode="generate", tokens=shortest, n_gen=N_GEN_SHORT, ignore_eos=True))
+        asked.append(
+            Prompt(prompt_id="ab-short", mode="generate", tokens=shortest, n_gen=size.n_gen_short, ignore_eos=True)
+        )
     return Workload(name=WORKLOAD, prompts=tuple(asked), performance_mode="burst", deadline_s=600, stall_s=120)
 
 
 def comparison_of(
     baseline: Artifact,
     candidate: Artifact,
+    size: Size,
     *,
     session_id: str,
     cell: Cell,
@@ -72,7 +87,7 @@ def comparison_of(
         order=ORDER,
         warm_up_runs=WARM_UP_RUNS,
         warm_ups=WARM_UPS,
-        repetitions=REPETITIONS,
+        repetitions=size.repetitions,
         looks=paired.LOOKS,
         budget_pairs=budget_pairs,
         budget_s=budget_s,

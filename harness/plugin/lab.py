@@ -18,6 +18,7 @@ from harness.errors import ArtifactError, InfraError, SnapGateError
 from harness.journal import Entry, Finished, Journal, JournalWriter, NotCovered, read_journal
 from harness.measure.selfcheck import record_checks
 from harness.model.reference import reference_facts
+from harness.plugin import comparison
 from harness.plugin.accuracy import (
     HostReference,
     accuracy_workload,
@@ -218,7 +219,14 @@ class Lab:
             warmups=1,
             repetitions=_LATENCY_REPETITIONS_EMULATED if phones[0].virtual else _LATENCY_REPETITIONS,
         )
-        workload = Workload(name="latency", prompts=(prompt,), performance_mode="burst", deadline_s=600, stall_s=120)
+        workload = Workload(
+            name="latency",
+            prompts=(prompt,),
+            performance_mode="burst",
+            deadline_s=600,
+            stall_s=120,
+            bandwidth=True,
+        )
         record = self._execute(case, phones, artifact, workload)
         for check in record_checks(record):
             self._append(case, check)
@@ -265,7 +273,8 @@ class Lab:
                 expected="one tokenizer",
                 next_step="compare artifacts of one model",
             )
-        workload = ab_workload(tokens[1])
+        size = comparison.EMULATED if phones[0].virtual else comparison.PHONE
+        workload = ab_workload(tokens[1], size)
         done = comparison_so_far(self._stopped, case)
         if done.comparisons:
             phones = tuple(p for p in phones if p.serial == done.comparisons[0].serial) or phones
@@ -283,6 +292,7 @@ class Lab:
                 comparison_of(
                     baseline,
                     candidate,
+                    size,
                     session_id=self._share.session_id,
                     cell=case.cell,
                     serial=phone.facts.serial,

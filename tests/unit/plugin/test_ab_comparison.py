@@ -12,7 +12,8 @@ import pytest
 
 from harness.journal import Journal
 from harness.measure.paired import LOOKS, arm_order
-from harness.plugin.comparison import ORDER, ab_workload, run_comparison
+from harness.measure.selfcheck import MIN_COMPARED_TOKENS
+from harness.plugin.comparison import EMULATED, ORDER, PHONE, ab_workload, run_comparison
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.run import Conditions, RunError
 from harness.record.vocabulary import Status
@@ -227,11 +228,13 @@ def test_the_order_and_the_end_are_said_beside_the_verdict(ab):
     assert "ended after" in notes
 
 
-def test_two_prompts_show_in_every_run_that_output_depends_on_them():
-    workload = ab_workload(((1, 2), (1, 2, 3, 4)))
+@pytest.mark.parametrize(("size", "n_repetitions"), [(PHONE, 3), (EMULATED, 1)])
+def test_two_prompts_show_in_every_run_that_output_depends_on_them(size, n_repetitions):
+    workload = ab_workload(((1, 2), (1, 2, 3, 4)), size)
     assert [len(prompt.tokens) for prompt in workload.prompts] == [4, 2]
     assert workload.expects_prompt_sensitivity
-    assert (workload.prompts[0].warmups, workload.prompts[0].repetitions) == (1, 3)
+    assert (workload.prompts[0].warmups, workload.prompts[0].repetitions) == (1, n_repetitions)
+    assert min(prompt.n_gen for prompt in workload.prompts) >= MIN_COMPARED_TOKENS
 
 
 def conditions(*violations):

@@ -25,34 +25,26 @@ pytestmark = [
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-def test_a_phone_lost_in_mid_run_is_an_error_and_the_other_phones_case_still_finishes(tmp_path: Path) -> None:
-    cell = "tiny-llama-fp16-kvfp16-gen3"
-    text = (REPOSITORY / "models" / "catalogue.toml").read_text()
-    models = tmp_path / "models"
-    models.mkdir()
-    (models / "tiny-llama").symlink_to(REPOSITORY / "models" / "tiny-llama")
-    text = text.replace("perplexity_windows = 8", "perplexity_windows = 1").replace("n_gen = 48", "n_gen = 4")
-    (models / "catalogue.toml").write_text(text)
+def test_a_phone_lost_in_mid_run_is_an_error_and_the_other_phones_case_still_finishes(
+    small, environment, tmp_path: Path
+) -> None:
     with VirtualLab.start(tmp_path / "lab", [PhoneSpec(), PhoneSpec()]) as lab:
         doomed, other = lab.phones
         command = [
-            *(sys.executable, "-m", "pytest", "suites/placement", "-k", cell, "-p", "no:cacheprovider", "-rA"),
+            *(sys.executable, "-m", "pytest", "suites/placement", *small.options, "-p", "no:cacheprovider", "-rA"),
             *("--phones", "attached", "--spread", "each", "--adb-port", str(lab.adb_port)),
-            *("--models", str(models / "catalogue.toml")),
-            *("--results", str(tmp_path / "out"), "--artifacts", str(REPOSITORY / "artifacts")),
+            *("--results", str(tmp_path / "out")),
         ]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-        environment["SNAPGATE_STATE_DIR"] = str(tmp_path / "state")
-        said: list[str] = []
         with subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as process:
             assert process.stdout is not None
-            for line in process.stdout:
-                said.append(line)
-                if re.search(rf"running \w+ of \S+ on phone {doomed.serial}", line):
+            text, lost = "", False
+            while chunk := os.read(process.stdout.fileno(), 65536):
+                text += chunk.decode(errors="replace")
+                if not lost and re.search(rf"running \w+ of \S+ on phone {doomed.serial}", text):
                     doomed.kill()
-    text = "".join(said)
+                    lost = True
     assert process.returncode == 11, text[-3000:]
     assert re.search(rf"^ERROR .*{doomed.serial}", text, re.MULTILINE), text[-3000:]
     assert re.search(rf"^PASSED .*{other.serial}", text, re.MULTILINE), text[-3000:]

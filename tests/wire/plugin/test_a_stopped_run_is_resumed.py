@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -22,24 +21,14 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-CELL = "tiny-llama-fp16-kvfp16-gen3"
 
 
-def test_a_killed_run_is_resumed_without_measuring_twice(tmp_path: Path) -> None:
-    text = (REPOSITORY / "models" / "catalogue.toml").read_text()
-    models = tmp_path / "models"
-    models.mkdir()
-    (models / "tiny-llama").symlink_to(REPOSITORY / "models" / "tiny-llama")
-    text = text.replace("perplexity_windows = 8", "perplexity_windows = 1").replace("n_gen = 48", "n_gen = 4")
-    (models / "catalogue.toml").write_text(text)
+def test_a_killed_run_is_resumed_without_measuring_twice(small, environment, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [
-        *(sys.executable, "-m", "pytest", "suites/placement", "suites/latency", "-m", "gen3", "-k", CELL),
-        *("-p", "no:cacheprovider", "--phones", "virtual", "--models", str(models / "catalogue.toml")),
-        *("--results", str(out), "--artifacts", str(REPOSITORY / "artifacts")),
+        *(sys.executable, "-m", "pytest", "suites/placement", "suites/latency", "-m", "gen3", *small.options),
+        *("-p", "no:cacheprovider", "--phones", "virtual", "--results", str(out)),
     ]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    environment["SNAPGATE_STATE_DIR"] = str(tmp_path / "state")
     log = tmp_path / "log"
     with log.open("wb") as stream:
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=stream, stderr=stream)
@@ -48,7 +37,7 @@ def test_a_killed_run_is_resumed_without_measuring_twice(tmp_path: Path) -> None
         while not any(b'"kind":"finished"' in path.read_bytes() for path in (out / "journal").glob("*.jsonl")):
             assert process.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.05)
+            time.sleep(0.02)
     finally:
         process.kill()
         process.wait(30)
@@ -66,7 +55,7 @@ def test_a_killed_run_is_resumed_without_measuring_twice(tmp_path: Path) -> None
         timeout=400,
         check=False,
     )
-    assert "accuracy of tiny-llama-fp16-kvfp16-gen3 was finished before" in ran.stdout + ran.stderr
+    assert f"accuracy of {small.cell} was finished before" in ran.stdout + ran.stderr
     journal = read_journal(out / "journal")
     assert [run.run_id for run in journal.runs if run.workload == "accuracy"] == first
     assert sorted(run.workload for run in journal.runs) == ["accuracy", "latency"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,31 +18,11 @@ pytestmark = [
     pytest.mark.xdist_group("wire-execute"),
 ]
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 
-
-def suites(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    environment["SNAPGATE_STATE_DIR"] = str(tmp_path / "state")
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "suites", "-k", "tiny-llama-fp16-kvfp16-gen3", "-p", "no:cacheprovider"),
-            *("-rs", *options),
-        ],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=570,
-        check=False,
-    )
-
-
-def test_a_comparison_on_a_virtual_phone_is_invalid_and_is_judged_again_alike(tmp_path: Path) -> None:
-    artifacts = REPOSITORY / "artifacts"
+def test_a_comparison_on_a_virtual_phone_is_invalid_and_is_judged_again_alike(small, suites, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ("-m", "gen3", "--phones", "virtual", "--results", str(out), "--artifacts", str(artifacts))
-    ran = suites(tmp_path, *options, "--ab", str(artifacts))
+    options = ("suites", "-m", "gen3", "--phones", "virtual", "--results", str(out), *small.options)
+    ran = suites(*options, "--ab", str(small.artifacts))
     text = ran.stdout + ran.stderr
     assert ran.returncode == 12, text[-3000:]
     assert "6 skipped" in ran.stdout, text[-3000:]
@@ -58,7 +35,9 @@ def test_a_comparison_on_a_virtual_phone_is_invalid_and_is_judged_again_alike(tm
     assert len({run.device.boot_id for run in journal.runs}) == 1
     assert main(["gate", "--ab", "--journal", str(out / "journal")]) == 12
     assert main(["verify", "--results", str(out)]) == 0
-    replayed = suites(tmp_path, "--journal", str(out / "journal"), "--results", str(tmp_path / "again"))
+    replayed = suites(
+        *("suites", "-k", small.cell, "--journal", str(out / "journal"), "--results", str(tmp_path / "again"))
+    )
     assert replayed.returncode == 12, replayed.stdout[-3000:]
     assert "6 skipped" in replayed.stdout
     assert f"{Status.INVALID}" in (tmp_path / "again" / "report.md").read_text()
