@@ -107,6 +107,13 @@ def add_command(commands: Subcommands) -> None:
         "space allows)",
     )
     parser.add_argument(
+        "--build",
+        choices=["auto", "whole", "by-layer"],
+        default="auto",
+        help="whole: keeps the float and the quantised graphs, for the suites' reference; by-layer: one layer's floats "
+        "and one shard's graphs at a time, no reference, no quality; auto: by-layer from 2 billion parameters on",
+    )
+    parser.add_argument(
         "--overrides",
         type=Path,
         metavar="FILE",
@@ -187,6 +194,7 @@ def _prepare_one(arguments: argparse.Namespace, context: int, out: Path) -> None
         weights=arguments.weights,
         overrides=arguments.overrides,
         shards=arguments.shards,
+        build=arguments.build,
         out=out,
         calibration=arguments.calibration,
         heldout=arguments.heldout,

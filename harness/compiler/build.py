@@ -67,9 +67,11 @@ class _Accuracy:
 class Built:
     """Everything an artifact is put together from."""
 
-    fp32: Stage
-    graphs: Stage
-    """``<kv>_ar<N>[_shard<i>].onnx`` and ``graph.data``."""
+    fp32: Stage | None
+    graphs: Stage | None
+    """``<kv>_ar<N>[_shard<i>].onnx`` and ``graph.data``. None, as ``fp32``: no graphs were kept."""
+    encodings: Stage | None
+    """Where ``ENCODINGS_NAME`` lies; None: nothing is quantised."""
     kv: KvPrecision
     text: CalibrationText | None
     quality: tuple[PerplexityFigure, ...]
@@ -125,6 +127,7 @@ class Builder:
         return Built(
             fp32=fp32,
             graphs=graphs,
+            encodings=graphs if ENCODINGS_NAME in graphs.files_sha256 else None,
             kv=kv,
             text=text,
             quality=quality,

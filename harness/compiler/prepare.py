@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness import __version__
 from harness.compiler.build import Builder, Built
+from harness.compiler.by_layer import LayerBuilder, bundled_text
 from harness.compiler.compile import OPTIMIZATION_LEVEL
 from harness.compiler.copies import give_own
 from harness.compiler.exports import ENCODINGS_NAME
@@ -19,7 +20,7 @@ from harness.compiler.finished import find_finished, note_finished, preparation_
 from harness.compiler.libraries import library_folder
 from harness.compiler.one_context import built_library
 from harness.compiler.qairt import find_sdk, sdk_tools
-from harness.compiler.recipe import Plan, check_plan, overrides_sha256, recorded_weights
+from harness.compiler.recipe import Plan, check_plan, is_by_layer, overrides_sha256, recorded_weights
 from harness.compiler.remembered import RememberedHashes
 from harness.compiler.reuse import find_reusable
 from harness.compiler.stages import Measured, Meter, Stage, Stages
@@ -76,6 +77,7 @@ def prepare(
     weights: str = "rtn",
     overrides: Path | None = None,
     shards: int | None = None,
+    build: str = "auto",
     out: Path,
     calibration: Path | None = None,
     heldout: Path | None = None,
@@ -87,7 +89,9 @@ def prepare(
     ``calibration``: plain text for quantised precisions; without it the float model writes its own. ``heldout``: text
     for perplexity, never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity
     is measured. ``prefill``: tokens a prefill step, of one graph or several. ``shards``: pieces the model is cut into;
-    default as few as the HTP's limits allow. ``contexts``: see ``harness.model.form.Contexts``.
+    default as few as the HTP's limits allow. ``build``: ``whole``; ``by-layer``, which keeps one layer's floats and one
+    shard's graphs at a time, so that the artifact has no references and no quality; ``auto`` by size. ``contexts``: see
+    ``harness.model.form.Contexts``.
     ``compiler``: ``qairt`` for the tools of the QAIRT SDK in ``sdk``.
     ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
     ``measured`` is told what every stage took, unless a finished artifact is taken. On failure nothing half-written
@@ -117,6 +121,7 @@ def prepare(
         weights=weights,
         overrides=overrides,
         shards=shards,
+        build=build,
     )
     tools = _tools()
     all_tools = {**tools, **sdk_tools(tools_of_sdk)}
@@ -132,7 +137,18 @@ def prepare(
     for note in source.notes:
         progress(f"note: {note}")
     check_plan(plan, source.facts)
-    corpus = _corpus(source, heldout, context)
+    by_layer = is_by_layer(plan, source.facts)
+    if by_layer and heldout is not None:
+        raise UserError(
+            "perplexity of a model that is prepared layer by layer is not measured",
+            found=f"--heldout {heldout}",
+            expected="no held-out text",
+            next_step="leave --heldout out, or prepare with --build whole",
+        )
+    corpus = None if by_layer else _corpus(source, heldout, context)
+    if by_layer and calibration is None and precision is not Precision.FP16:
+        calibration = bundled_text()
+        progress(f"note: calibrated on {calibration.name}: a model prepared layer by layer writes no text of its own")
     if calibration is not None:
         read_text(calibration)
     if overrides is not None:
@@ -154,7 +170,7 @@ def prepare(
             return reusable
         meter = Meter(progress=progress)
         stages = Stages(out, meter)
-        builder = Builder(
+        builder = (LayerBuilder if by_layer else Builder)(
             checkpoint=source,
             plan=plan,
             corpus=corpus,
@@ -214,6 +230,11 @@ class _Files:
         self._folder, self._progress = folder, progress
         self.sha256: dict[str, str] = {}
 
+    def link(self, stage: Stage, name: str) -> None:
+        """A binary: nobody minds its second name."""
+        give_own(stage.path / name, self._folder / name, limit_bytes=0)
+        self.sha256[name] = stage.files_sha256[name]
+
     def take(self, stage: Stage, name: str, target: str) -> None:
         path = self._folder / target
         path.parent.mkdir(exist_ok=True)
@@ -226,6 +247,12 @@ class _Files:
 
 
 def _gather(files: _Files, builder: Builder, built: Built) -> None:
+    if built.encodings is not None:
+        files.take(built.encodings, ENCODINGS_NAME, ENCODINGS_NAME)
+    for stage, compiled in built.binaries:
+        files.link(stage, compiled.context.file)
+    if built.graphs is None or built.fp32 is None:
+        return
     graphs = builder.graph_paths(built.graphs, built.kv, compiled=True)
     for n_tokens in builder.plan.graph_sizes:
         files.take(built.fp32, f"{Leg.FP32}_ar{n_tokens}.onnx", reference_file(Leg.FP32, n_tokens))
@@ -234,10 +261,6 @@ def _gather(files: _Files, builder: Builder, built: Built) -> None:
             files.take(built.graphs, path.name, target)
     for stage, leg in ((built.fp32, Leg.FP32), (built.graphs, Leg.GRAPH)):
         files.take(stage, f"{leg}.data", f"reference/{leg}.data")
-    if ENCODINGS_NAME in built.graphs.files_sha256:
-        files.take(built.graphs, ENCODINGS_NAME, ENCODINGS_NAME)
-    for stage, compiled in built.binaries:
-        files.take(stage, compiled.context.file, compiled.context.file)
 
 
 def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe:

@@ -29,6 +29,9 @@ FORMS: Final[Mapping[str, tuple[str, type[StrEnum]]]] = MappingProxyType(
 )
 """Field of a plan: what it is called, and what it may be."""
 WEIGHTS: Final = ("rtn", "gptq")
+BUILDS: Final = ("auto", "whole", "by-layer")
+LARGE_PARAMETERS: Final = 2_000_000_000
+"""From here on a model is prepared layer by layer. Whole it takes 9 bytes of memory a parameter and 15 of disk."""
 KV8_MAX_COST: Final = 0.001
 """kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
 KV16_ARCH: Final = 73
@@ -68,6 +71,8 @@ class Plan:
     """An encodings file."""
     shards: int | None = None
     """Pieces the model is cut into; None: as few as the HTP's limits allow."""
+    build: str = "auto"
+    """One of ``BUILDS``; ``auto`` goes by the model's size."""
 
     @property
     def graph_sizes(self) -> tuple[int, ...]:
@@ -123,6 +128,10 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             expected=f"{Precision.W4A16} or {Precision.W4A16_B32}",
             next_step="leave --weights out",
         )
+    if plan.build not in BUILDS:
+        raise UserError("unknown way to build", found=plan.build, expected=" or ".join(BUILDS), next_step="choose one")
+    if is_by_layer(plan, facts):
+        _check_by_layer(plan, facts)
     if plan.overrides is not None and plan.precision is Precision.FP16:
         raise UserError(
             f"overrides do not go with {plan.precision}",
@@ -160,6 +169,27 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
                 found=getattr(plan, field),
                 expected=" or ".join(kind),
                 next_step="choose one of them",
+            )
+
+
+def is_by_layer(plan: Plan, facts: ModelFacts) -> bool:
+    """Whether one layer's floats and one shard's graphs are kept at a time, and no reference graphs."""
+    return plan.build == "by-layer" or (plan.build == "auto" and facts.n_parameters >= LARGE_PARAMETERS)
+
+
+def _check_by_layer(plan: Plan, facts: ModelFacts) -> None:
+    against = {
+        f"--weights {plan.weights}": plan.weights != "rtn",
+        f"--overrides {plan.overrides}": plan.overrides is not None,
+    }
+    for found, wrong in against.items():
+        if wrong:
+            billions = facts.n_parameters / 1e9
+            raise UserError(
+                f"{found} needs the whole model at once, and {facts.name} is prepared layer by layer",
+                found=f"{billions:.2f} billion parameters",
+                expected=f"--build whole: about {9 * billions:.1f} GB of memory and {15 * billions:.1f} GB of disk",
+                next_step=f"leave {found.split()[0]} out, or add --build whole",
             )
 
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.compiler.recipe import FORMS, KV_CHOICES, Plan, choose_kv, overrides_sha256, recorded_weights, shard_cuts
+from harness.compiler.recipe import (
+    FORMS,
+    KV_CHOICES,
+    Plan,
+    choose_kv,
+    is_by_layer,
+    overrides_sha256,
+    recorded_weights,
+    shard_cuts,
+)
 from harness.errors import UserError
 from harness.model.checkpoint import Checkpoint
 from harness.model.perplexity import Corpus
 from harness.model.recipes import mask_value
+from harness.model.reference import reference_file
 from harness.record.artifact import Artifact, ArtifactManifest, load_artifact, sha256_of
+from harness.record.comparison import Leg
 
 
 def find_reusable(
@@ -60,6 +71,7 @@ def _same(
         and recipe.other_prefill_tokens == plan.other_prefill_tokens
         and all(getattr(recipe, field) == getattr(plan, field) for field in FORMS)
         and recipe.weights == recorded_weights(plan)
+        and (reference_file(Leg.FP32, 1) in manifest.files_sha256) != is_by_layer(plan, checkpoint.facts)
         and recipe.overrides_sha256 == overrides_sha256(plan)
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
         and (corpus is None or {str(kv) for kv in plan.kv_candidates} <= {figure.graph for figure in manifest.quality})

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -80,6 +81,7 @@ class Stages:
         self._root = out / FOLDER
         self._meter = meter
         self._used: set[Path] = set()
+        self._ready: Callable[[], object] | None = None
         self._root.mkdir(exist_ok=True)
         for leftover in self._root.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -93,11 +95,19 @@ class Stages:
         self._used.add(path)
         start = time.monotonic()
         done = _finished(path) if path.is_dir() else None
+        if done is None and self._ready is not None:
+            self._ready()
         if done is not None:
             self._meter.resumed(stage, time.monotonic() - start)
         else:
             done = self._meter.run(stage, lambda: self._make(path, make))
         return Stage(path=path, files_sha256=done.files_sha256)
+
+    def after(self, ready: Callable[[], object]) -> Stages:
+        """The same stages, but before one is made ``ready`` is called: it makes what the others are made from."""
+        waiting = copy(self)
+        waiting._ready = ready
+        return waiting
 
     def planned(self, stage: str, decided_by: Mapping[str, Any]) -> Stage:
         """The stage as ``folder`` will leave it, made or not: its key stands for what decides it."""
@@ -108,7 +118,10 @@ class Stages:
         """The stage, if it is finished."""
         path = self._path(stage, decided_by)
         done = _finished(path) if path.is_dir() else None
-        return None if done is None else Stage(path=path, files_sha256=done.files_sha256)
+        if done is None:
+            return None
+        self._used.add(path)
+        return Stage(path=path, files_sha256=done.files_sha256)
 
     def drop(self, *names: str) -> None:
         """Remove stages that nothing will be made from any more."""

@@ -120,20 +120,25 @@ def collect_ranges(
     decoder = Decoder(
         [with_embeddings(recorder, embeddings)], facts, context_length=context_length, mask_value=mask_value
     )
-    for index, sequence in enumerate(text.sequences):
-        progress(f"calibration: ranges over text {index + 1} of {len(text.sequences)}")
-        n_whole = len(sequence) // chunk * chunk
+    sequences = whole_chunks(text, chunk)
+    for index, sequence in enumerate(sequences):
+        progress(f"calibration: ranges over text {index + 1} of {len(sequences)}")
         decoder.reset()
-        if n_whole:
-            decoder.extend(sequence[:n_whole])
-    if not recorder.ranges:
+        decoder.extend(sequence)
+    return recorder.ranges
+
+
+def whole_chunks(text: CalibrationText, chunk: int) -> tuple[tuple[int, ...], ...]:
+    """Of each sequence what fills chunks; at least one is not empty."""
+    whole = tuple(sequence[: len(sequence) // chunk * chunk] for sequence in text.sequences)
+    if not any(whole):
         raise UserError(
             "the calibration text is too short",
             found=f"{max(map(len, text.sequences))} tokens",
             expected=f"at least one chunk of {chunk}",
             next_step="give a longer --calibration text",
         )
-    return recorder.ranges
+    return tuple(sequence for sequence in whole if sequence)
 
 
 class RangeRecorder:

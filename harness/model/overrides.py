@@ -139,13 +139,17 @@ def encodings_of(
     ``quantized``: the graph, or its shards. ``folder``: where their data file is; scales are read from it as they are
     asked for.
     """
-    activations = tuple(
+    activations = activation_encodings(table, floats)
+    return EncodingsFile(activations=activations, parameters=_Parameters(weight_names(model), quantized, folder))
+
+
+def activation_encodings(table: Mapping[str, Encoding], floats: Collection[str]) -> tuple[TensorEncoding, ...]:
+    return tuple(
         TensorEncoding(name=name, bits=16, is_float=True)
         if name in floats
         else TensorEncoding(name=name, bits=e.bits, scales=(e.scale,), zero_points=(e.zero_point,))
         for name, e in table.items()
     )
-    return EncodingsFile(activations=activations, parameters=_Parameters(weight_names(model), quantized, folder))
 
 
 class _Parameters(Sequence[TensorEncoding]):

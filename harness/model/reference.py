@@ -129,7 +129,7 @@ def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THR
                 raise ArtifactError(
                     f"{artifact.folder} holds no {leg} reference graph",
                     found=f"no {path.name}",
-                    next_step="prepare the artifact again",
+                    next_step="prepare the artifact again with --build whole: layer by layer, no references are kept",
                 )
             shards.append(CpuGraph(path, spec, n_threads=n_threads))
         runners.append(with_embeddings(as_one(shards), table))

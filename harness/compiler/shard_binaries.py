@@ -1,0 +1,88 @@
+"""The binaries of one shard whose graphs are made when they are needed and gone when they are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.compiler.binaries import Binaries, BinaryStages
+from harness.compiler.probe import MIN_CORRELATION, Step, defects_to_look_for
+from harness.compiler.qairt import sdk_tools
+from harness.errors import CompileError
+from harness.model.form import Contexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Agreement:
+    least: float
+    """Correlation of an output on the emulator with the CPU's, of the worst output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardBinaries(BinaryStages):
+    """``graphs`` is the shard's own stage, perhaps not made yet; ``paths`` are those of all shards."""
+
+    number: int
+    """From 1"""
+    compare: Callable[[Sequence[Step]], float]
+    """Correlation of the worst output of the shard's AR-N graph on the emulator with the CPU's."""
+
+    @property
+    def names_apart(self) -> tuple[str, ...]:
+        """Of the stages that compile each graph on its own."""
+        end = "" if len(self.paths[1]) == 1 else f"_shard{self.number}"
+        return tuple(f"compile ar{n_tokens}{end}" for n_tokens in self.paths)
+
+    def binaries(self) -> Binaries:
+        """Of this shard: one an AR-N graph, the largest first, or one for all."""
+        if self.plan.contexts == Contexts.SEPARATE:
+            return self._separate()
+        if self.plan.contexts == Contexts.SHARED:
+            self._check_apart()
+        return (self._binary({n: paths[self.number - 1] for n, paths in self.paths.items()}, "model", self.number),)
+
+    def _separate(self) -> Binaries:
+        return tuple(
+            self._binary({n: paths[self.number - 1]}, f"ar{n}", self.number) for n, paths in self.paths.items()
+        )
+
+    def _check_apart(self) -> None:
+        least = min(self._agreement(n_tokens) for n_tokens in self.paths)
+        self.progress(f"the emulator's outputs correlate with the CPU's to {least:.4f} at the least")
+        if least < MIN_CORRELATION and not defects_to_look_for(self.plan.soc):
+            raise CompileError(
+                f"shard {self.number} does not compute on the HTP what it computes on the CPU",
+                found=f"an output with a correlation of {least:.2f}",
+                expected=f"at least {MIN_CORRELATION}",
+                next_step="prepare with --contexts separate, and compare the emulator with the reference",
+            )
+
+    def defects(self, binaries: Binaries) -> tuple[str, ...]:  # noqa: ARG002
+        names = defects_to_look_for(self.plan.soc)
+        if not names or self._agreement(1) >= MIN_CORRELATION:
+            return ()
+        for name in names:
+            self.progress(f"note: {name}: emulated results of this artifact will be INVALID")
+        return names
+
+    def _agreement(self, n_tokens: int) -> float:
+        """Of the graph compiled on its own; kept by what decides it, for that binary may be removed."""
+        number, path = self.number, self.paths[n_tokens][self.number - 1]
+
+        def compute() -> _Agreement:
+            self.progress(f"running AR-{n_tokens} of shard {number} on the emulator beside the CPU")
+            ((stage, compiled),) = made
+            (spec,) = compiled.context.graphs
+            return _Agreement(least=self.compare([(path, spec, stage.path / compiled.context.file)]))
+
+        stage = f"check ar{n_tokens} of shard {number}"
+        decided_by = {
+            "graphs": self.graphs.key,
+            "soc": self.plan.soc.soc_number,
+            "vtcm": self.plan.soc.vtcm_mb,
+            **sdk_tools(self.sdk),
+        }
+        made: Binaries = ()
+        if self.stages.find(stage, decided_by) is None:
+            made = (self._binary({n_tokens: path}, f"ar{n_tokens}", number),)
+        return self.stages.value(stage, decided_by, _Agreement, compute).least
