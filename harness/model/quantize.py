@@ -32,7 +32,7 @@ from harness.model.interface import (
 )
 from harness.model.recipes import Scheme
 from harness.model.storage import Contents, TensorStore, array_of
-from harness.model.weights import FixedWeight, per_channel, round_to_nearest, weight_initializers
+from harness.model.weights import FixedWeight, by_rows, per_channel, round_to_nearest, weight_initializers
 
 _ELEMENTS: Final[Mapping[int, type[np.unsignedinteger[Any]]]] = MappingProxyType({8: np.uint8, 16: np.uint16})
 _SAME_ENCODING: Final = ("Reshape", "Transpose", "Slice", "Gather")
@@ -128,8 +128,8 @@ class RoundedWeights(Mapping[str, FixedWeight]):
     def __getitem__(self, name: str) -> FixedWeight:
         if name not in self._names:
             raise KeyError(name)
-        weight = np.ascontiguousarray(matrix_of(self._constants[name], self._folder), dtype=np.float32)
-        return round_to_nearest(weight, self._block)
+        weight = matrix_of(self._constants[name], self._folder).astype(np.float32, copy=False)
+        return round_to_nearest(by_rows(weight), self._block)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -7,10 +7,10 @@ without an error.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import onnx
@@ -26,8 +26,7 @@ _SHRINKS: Final = np.linspace(1.0, 0.7, 16)
 _TILE_ELEMENTS: Final = 1 << 18
 """Elements whose scales are chosen at a time: they stay in the processor's cache over all fractions."""
 _THREADS: Final = min(4, os.cpu_count() or 1)
-_SLICE_ELEMENTS: Final = 1 << 24
-"""Elements that are rounded at a time."""
+_Place = TypeVar("_Place")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +80,11 @@ def choose_scales(weight: NDArray[np.float32], block: int | None, bits: int = 4)
     across = max(1, _TILE_ELEMENTS // (rows * n_outputs))
     wide = max(64, _TILE_ELEMENTS // rows) if across == 1 else n_outputs
 
-    def fill(start: int, left: int) -> None:
-        tile = (slice(start, start + across), slice(left, left + wide))
+    def fill(at: tuple[int, int]) -> None:
+        tile = (slice(at[0], at[0] + across), slice(at[1], at[1] + wide))
         best[tile] = _best_scales(np.ascontiguousarray(blocks[tile[0], :, tile[1]]), 2 ** (bits - 1))
 
-    tiles = [(start, left) for start in range(0, len(blocks), across) for left in range(0, n_outputs, wide)]
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(lambda tile: fill(*tile), tiles):
-            pass
+    _in_threads(fill, [(start, left) for start in range(0, len(blocks), across) for left in range(0, n_outputs, wide)])
     return best
 
 
@@ -119,22 +115,52 @@ def round_to_scales(weight: NDArray[np.float32], scales: NDArray[np.float32], bi
     blocks = weight.reshape(n_blocks, len(weight) // n_blocks, n_outputs)
     steps = np.empty(blocks.shape, dtype=np.int8)
     lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    across = max(1, _SLICE_ELEMENTS // (blocks.shape[1] * n_outputs))
-    for start in range(0, n_blocks, across):
-        part = np.rint(blocks[start : start + across] / scales[start : start + across, None])
-        steps[start : start + across] = np.clip(part, lowest, highest, out=part)
+    across = max(1, _TILE_ELEMENTS // (blocks.shape[1] * n_outputs))
+
+    def fill(start: int) -> None:
+        part = blocks[start : start + across] / scales[start : start + across, None]
+        steps[start : start + across] = np.clip(np.rint(part, out=part), lowest, highest, out=part)
+
+    _in_threads(fill, range(0, n_blocks, across))
     return FixedWeight(steps=steps.reshape(weight.shape), scales=scales, bits=bits)
 
 
 def per_channel(weight: NDArray[np.float32]) -> FixedWeight:
     """Eight bits, one scale an output channel: the largest magnitude is 127."""
-    widest = np.abs(weight).max(axis=0, initial=0.0)
-    scales = np.maximum(widest / np.float32(127), np.float32(1e-9)).astype(np.float32)
+    n_inputs, n_outputs = weight.shape
+    scales = np.empty(n_outputs, dtype=np.float32)
     steps = np.empty(weight.shape, dtype=np.int8)
-    rows = max(1, _SLICE_ELEMENTS // max(1, weight.shape[1]))
-    for start in range(0, len(weight), rows):
-        steps[start : start + rows] = np.clip(np.rint(weight[start : start + rows] / scales), -127, 127)
+    wide = max(64, _TILE_ELEMENTS // max(1, n_inputs))
+
+    def fill(left: int) -> None:
+        tile = weight[:, left : left + wide]
+        widest = np.maximum(tile.max(axis=0, initial=0.0), -tile.min(axis=0, initial=0.0))
+        scales[left : left + wide] = np.maximum(widest / np.float32(127), np.float32(1e-9))
+        part = tile / scales[left : left + wide]
+        steps[:, left : left + wide] = np.clip(np.rint(part, out=part), -127, 127, out=part)
+
+    _in_threads(fill, range(0, n_outputs, wide))
     return FixedWeight(steps=steps, scales=scales[None], bits=8)
+
+
+def by_rows(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """``weight`` with each row in one piece, as a transposed matrix is not."""
+    if weight.flags.c_contiguous:
+        return weight
+    rows = np.empty(weight.shape, weight.dtype)
+    wide = max(64, _TILE_ELEMENTS // max(1, len(weight)))
+
+    def fill(left: int) -> None:
+        rows[:, left : left + wide] = weight[:, left : left + wide]
+
+    _in_threads(fill, range(0, weight.shape[1], wide))
+    return rows
+
+
+def _in_threads(work: Callable[[_Place], None], places: Iterable[_Place]) -> None:
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(work, places):
+            pass
 
 
 def weight_initializers(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,14 @@ from onnx import TensorProto, helper
 
 from harness.model.gptq import gptq_round
 from harness.model.storage import TensorStore
-from harness.model.weights import FixedWeight, choose_scales, per_channel, round_to_nearest, weight_initializers
+from harness.model.weights import (
+    FixedWeight,
+    by_rows,
+    choose_scales,
+    per_channel,
+    round_to_nearest,
+    weight_initializers,
+)
 
 
 def a_weight(n_inputs: int = 64, n_outputs: int = 5) -> np.ndarray:
@@ -101,12 +110,19 @@ def test_with_independent_inputs_gptq_is_rounding_to_nearest() -> None:
     assert np.array_equal(gptq_round(weight, np.eye(64), None).steps, round_to_nearest(weight, None).steps)
 
 
-@pytest.mark.parametrize("block", [32, None])
-def test_scales_do_not_depend_on_how_much_is_looked_at_at_a_time(
-    block: int | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "rounding", [lambda w: round_to_nearest(w, 32), lambda w: round_to_nearest(w, None), per_channel]
+)
+def test_what_is_rounded_does_not_depend_on_how_much_is_looked_at_at_a_time(
+    rounding: Callable[[np.ndarray], FixedWeight], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weight = a_weight(192, 200)
-    at_once = choose_scales(weight, block)
+    lying = by_rows(np.asfortranarray(weight))
+    assert lying.flags.c_contiguous
+    assert np.array_equal(lying, weight)
+    at_once = rounding(weight)
     monkeypatch.setattr("harness.model.weights._TILE_ELEMENTS", 64 * 32)
-    assert np.array_equal(choose_scales(weight, block), at_once)
-    assert np.array_equal(choose_scales(np.asfortranarray(weight), block), at_once)
+    for same in (weight, np.asfortranarray(weight)):
+        in_tiles = rounding(same)
+        assert np.array_equal(in_tiles.steps, at_once.steps)
+        assert np.array_equal(in_tiles.scales, at_once.scales)
