@@ -203,6 +203,7 @@ def shard_cuts(plan: Plan, facts: ModelFacts) -> tuple[int, ...]:
         context_length=plan.context_length,
         bits=layer_bits + (0 if block is None else -(-32 // block)),
         head_bits=16 if scheme is None else 8,
+        copies=len(plan.graph_sizes) if plan.contexts == Contexts.ONE else 1,
         kv_bytes=1 if plan.kv is KvPrecision.KV8 or plan.precision is Precision.W8A8 else 2,
     )
     if plan.shards is not None:

@@ -24,17 +24,20 @@ __all__ = ["ShardChain", "as_one", "boundary", "cut_evenly", "layer_bytes", "sha
 Array = NDArray[Any]
 
 
-def layer_bytes(facts: ModelFacts, *, context_length: int, bits: int, head_bits: int, kv_bytes: int) -> list[int]:
+def layer_bytes(
+    facts: ModelFacts, *, context_length: int, bits: int, head_bits: int, kv_bytes: int, copies: int = 1
+) -> list[int]:
     """Estimated bytes of weights and KV cache of each layer; the first with the table, the last with the head.
 
-    ``bits``: of a layer's weight, scales included. The table has two bytes a number in every precision but w8a8's one.
+    ``bits``: of a layer's weight, scales included. ``copies``: of every weight in a context. The table has two bytes a
+    number in every precision but w8a8's one.
     """
     query, kv = facts.n_heads * facts.head_dim, facts.n_kv_heads * facts.head_dim
     weights = facts.hidden_size * (2 * query + 2 * kv + 3 * facts.intermediate_size)
     cache = 2 * kv * context_length * kv_bytes
-    sizes = [weights * bits // 8 + cache] * facts.n_layers
-    sizes[0] += facts.vocab_size * facts.hidden_size * 2
-    sizes[-1] += facts.vocab_size * facts.hidden_size * head_bits // 8
+    sizes = [copies * (weights * bits // 8) + cache] * facts.n_layers
+    sizes[0] += copies * facts.vocab_size * facts.hidden_size * 2
+    sizes[-1] += copies * (facts.vocab_size * facts.hidden_size * head_bits // 8)
     return sizes
 
 

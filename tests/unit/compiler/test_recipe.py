@@ -65,9 +65,15 @@ def llama_7b(**changes: Any) -> ModelFacts:
     )
 
 
-@pytest.mark.parametrize(("precision", "kv", "n_shards"), [("w8a16", "kv8", 4), ("w4a16-b32", "kv8", 3)])
-def test_a_model_of_7b_is_cut_so_that_each_context_holds_at_most_2_gib(precision: str, kv: str, n_shards: int) -> None:
-    chosen = plan(precision=Precision(precision), kv=KvPrecision(kv), context_length=2048)
+@pytest.mark.parametrize(
+    ("precision", "contexts", "n_shards"),
+    [("w8a16", "separate", 4), ("w8a16", "shared", 4), ("w8a16", "one", 8), ("w4a16-b32", "separate", 3)],
+)
+def test_a_model_of_7b_is_cut_so_that_each_context_holds_at_most_2_gib(
+    precision: str, contexts: str, n_shards: int
+) -> None:
+    """Of w8a16 6.9 GB of weights, once or once a graph, and 0.5 GB of cache."""
+    chosen = plan(precision=Precision(precision), kv=KvPrecision.KV8, context_length=2048, contexts=contexts)
     assert len(shard_cuts(chosen, llama_7b())) + 1 == n_shards
 
 
