@@ -64,6 +64,7 @@ struct Prompt {
     bool keep_cache = false;            // go on behind what the prompt before left in the cache
     std::uint32_t n_cached = 0;         // tokens that KvCache::fill puts into the cache first
     std::vector<std::string> outputs;   // names of graph outputs to be dumped
+    double pause_s = 0;                 // at rest before each generation
     StepWith step_with = StepWith::kChunk;
     bool keep_logits = false;
     std::uint32_t warmups = 0;

@@ -17,6 +17,7 @@ constexpr std::uint32_t kMaxRepetitions = 1'000'000;
 constexpr std::size_t kMaxRank = 8;
 constexpr double kMinPace = 0.001;
 constexpr double kMaxPace = 1e6;
+constexpr double kMaxPause = 3600;
 constexpr double kMaxSeconds = 86'400;
 constexpr std::uint32_t kMaxSleepLatency = 65535;
 constexpr std::uint32_t kMaxRpcPolling = 9999; // the highest that libraries take
@@ -288,6 +289,12 @@ Prompt read_prompt(const json& object, const std::string& path, const JobModel& 
                 refuse(element_path(reader.path_of("outputs"), i), "wrong value", shown(names[i]), "a tensor's name");
             }
             prompt.outputs.push_back(names[i].get<std::string>());
+        }
+    }
+    if (reader.has("pause_s")) {
+        prompt.pause_s = reader.number("pause_s");
+        if (!(prompt.pause_s >= 0 && prompt.pause_s <= kMaxPause)) {
+            refuse(reader.path_of("pause_s"), "wrong value", shown(reader.field("pause_s")), "0 to 3600 seconds");
         }
     }
     if (reader.has("step_with")) {

@@ -1,5 +1,6 @@
 #include "runner.h"
 
+#include "clock.h"
 #include "companion.h"
 #include "cpu_affinity.h"
 #include "generator.h"
@@ -13,12 +14,14 @@
 #include "progress.h"
 #include "record_writer.h"
 #include "session.h"
+#include "signals.h"
 #include "stamp_file.h"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <fcntl.h>
 #include <new>
@@ -118,6 +121,20 @@ PhaseRecord first_execute(const GenerationRecord& generation, Session& session) 
     return phase;
 }
 
+// At rest until the next request: the model stays loaded, and nothing is asked of the device. A stop ends it.
+Status rest(double seconds) {
+    if (seconds <= 0) {
+        return {};
+    }
+    const Unwatched until_due;
+    const std::int64_t due_ns = monotonic_ns() + static_cast<std::int64_t>(seconds * 1e9);
+    const timespec due{static_cast<time_t>(due_ns / 1'000'000'000), static_cast<long>(due_ns % 1'000'000'000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, nullptr) == EINTR) {
+        SNAPGATE_TRY(terminated_if_asked("the pause before a prompt"));
+    }
+    return {};
+}
+
 Status run_prompts(const Job& job, Session& session, const std::string& folder, RecordWriter& records) {
     auto logits_file = create_logits_file(job, session.graphs().front(), folder);
     if (!logits_file) {
@@ -138,6 +155,7 @@ Status run_prompts(const Job& job, Session& session, const std::string& folder, 
         for (std::uint32_t i = 0; i < prompt.warmups + prompt.repetitions; ++i) {
             const bool warmup = i < prompt.warmups;
             const std::uint32_t repetition = warmup ? i : i - prompt.warmups;
+            SNAPGATE_TRY(rest(prompt.pause_s));
             stamps->begin(static_cast<std::uint32_t>(index), repetition, warmup);
             auto generation = generator.run(prompt, repetition, warmup);
             if (!generation) {

@@ -96,6 +96,9 @@ class Prompt:
     the output means nothing."""
     outputs: tuple[str, ...] = ()
     """Names of graph outputs to be written to ``outputs.bin`` at every step."""
+    pause_s: float = 0.0
+    """At rest before each generation, warm-ups too: the model stays loaded, nothing is asked of the device. At most
+    3600; no stamp counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,6 +169,27 @@ def test_pacing_holds_decode_steps_back_and_says_for_how_long(quantised):
     assert succeeded(quantised.run(quantised.job(generate("p", tokens(4), 6)))).log.generations[0].pace_ns == 0
 
 
+def test_a_pause_lies_between_generations_and_in_none(quantised):
+    prompt = dataclasses.replace(generate("p", tokens(4), 3, logits=Logits.NONE), repetitions=2, pause_s=0.2)
+    outcome = succeeded(quantised.run(quantised.job(prompt)))
+    first, second = outcome.log.generations
+    assert second.start_ns - first.end_ns >= 200_000_000
+    assert second.token_ids == first.token_ids == quantised.expected_generation(tokens(4), 3)
+    assert second.pace_ns == 0
+
+
+def test_a_pause_is_no_hang_and_can_be_stopped(quantised):
+    prompt = dataclasses.replace(generate("p", tokens(4), 3), pause_s=100.0)
+    running = quantised.start(quantised.job(prompt, options=RunOptions(watchdog_s=0.4)))
+    running.wait_for("memory")
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.process.wait(timeout=1.0)
+    running.process.send_signal(signal.SIGTERM)
+    outcome = running.finish(timeout=20)
+    assert outcome.log.fault.error == "TERMINATED"
+    assert outcome.log.generations == ()
+
+
 def test_a_paced_run_can_be_stopped_and_its_pauses_are_no_hang(quantised):
     options = RunOptions(pace_tps=0.01, watchdog_s=0.4)  # 100 s between steps
     running = quantised.start(quantised.job(generate("p", tokens(4), 6), options=options))
