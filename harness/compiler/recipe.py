@@ -32,6 +32,11 @@ WEIGHTS: Final = ("rtn", "gptq")
 BUILDS: Final = ("auto", "whole", "by-layer")
 LARGE_PARAMETERS: Final = 2_000_000_000
 """From here on a model is prepared layer by layer. Whole it takes 9 bytes of memory a parameter and 15 of disk."""
+MAX_COMPILED_PARAMETERS: Final[Mapping[str, float]] = MappingProxyType(
+    {Contexts.SEPARATE: 2.0e9, Contexts.ONE: 1.3e9, Contexts.SHARED: 1.3e9}
+)
+"""Of a shard of a model that is prepared layer by layer: compiling takes 4.6 GiB of memory a billion parameters, of two
+graphs in one binary 7.3 (``docs/prepare-sizes.md``)."""
 KV8_MAX_COST: Final = 0.001
 """kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
 KV16_ARCH: Final = 73
@@ -215,9 +220,12 @@ def shard_cuts(plan: Plan, facts: ModelFacts) -> tuple[int, ...]:
                 next_step="choose another --shards",
             )
         return cut_evenly(sizes, plan.shards)
+    parameters = layer_bytes(facts, context_length=0, bits=8, head_bits=8, kv_bytes=0)
+    affordable = MAX_COMPILED_PARAMETERS.get(plan.contexts, 0.0) if is_by_layer(plan, facts) else float("inf")
     for n_shards in range(1, facts.n_layers + 1):
         cuts = cut_evenly(sizes, n_shards)
-        if max(shard_sizes(sizes, cuts)) <= HTP_CONTEXT_BYTES:
+        compiles = max(shard_sizes(parameters, cuts)) <= affordable or n_shards == facts.n_layers
+        if compiles and max(shard_sizes(sizes, cuts)) <= HTP_CONTEXT_BYTES:
             return cuts
     raise UserError(
         f"a single layer of {facts.name} does not fit the HTP",

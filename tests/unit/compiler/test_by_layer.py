@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime_qnn", reason="needs the prepare extra")
 from harness.compiler.by_layer import bundled_text
 from harness.compiler.prepare import prepare
 from harness.compiler.recipe import LARGE_PARAMETERS, Plan, check_plan, is_by_layer
-from harness.errors import ArtifactError, UserError
+from harness.errors import ArtifactError, CompileError, UserError
 from harness.lint.run import lint
 from harness.model.checkpoint import load_checkpoint
 from harness.model.encodings_file import read_encodings
@@ -56,17 +56,40 @@ def stages(out: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("precision", "contexts", "shards"), [("w8a16", "separate", 2), ("w4a16-b32", "shared", 1), ("fp16", "separate", 1)]
-)
+@pytest.mark.parametrize(("precision", "shards"), [("w8a16", 2), ("fp16", 1)])
 def test_binaries_are_those_of_the_whole_preparation_byte_for_byte(
-    make: Make, tmp_path: Path, precision: str, contexts: str, shards: int
+    make: Make, tmp_path: Path, precision: str, shards: int
 ) -> None:
-    options = {"precision": Precision(precision), "contexts": contexts, "shards": shards}
-    whole, made = make(tmp_path / "whole", build="whole", **options), make(tmp_path / "made", **options)
+    whole, made = (
+        make(tmp_path / build, build=build, precision=Precision(precision), shards=shards)
+        for build in ("whole", "by-layer")
+    )
     assert [context.sha256 for context in made.manifest.contexts] == [c.sha256 for c in whole.manifest.contexts]
     assert made.manifest.contexts == whole.manifest.contexts
     assert made.manifest.recipe == whole.manifest.recipe
+
+
+@pytest.mark.slow
+def test_shared_weights_are_checked_by_the_graphs_that_the_emulator_can_afford(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.compiler.shard_binaries.MAX_CHECKED_WORK", 0)
+    said: list[str] = []
+    options = {"precision": Precision.W4A16_B32, "contexts": "shared", "shards": 1}
+    artifact = make(tmp_path / "made", progress=said.append, **options)
+    notes = [line for line in said if "the emulator" in line]
+    assert notes[0] == ("note: AR-16 of shard 1 is not run on the emulator, where it would take 0 minutes or so")
+    assert notes[1] == "running AR-1 of shard 1 on the emulator beside the CPU"
+    assert float(notes[2].split()[-4]) > 0.99  # "... correlate with the CPU's to 0.9999 at the least"
+    whole = make(tmp_path / "whole", build="whole", **options)
+    assert artifact.manifest.contexts == whole.manifest.contexts
+    assert len(artifact.manifest.contexts) == 1
+    assert not [name for name in stages(tmp_path / "made") if name.startswith("compile-ar")]
+
+    monkeypatch.setattr("harness.compiler.shard_binaries.MIN_CORRELATION", 2.0)
+    shutil.rmtree(artifact.folder)
+    with pytest.raises(CompileError, match="shard 1 does not compute on the HTP what it computes on the CPU"):
+        make(tmp_path / "made", **options)
 
 
 def test_an_interrupted_one_goes_on_and_nothing_large_stays(make: Make, tmp_path: Path) -> None:
