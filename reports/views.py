@@ -24,6 +24,7 @@ from reports.divergence import DivergenceRow
 from reports.drawing import Chart
 from reports.energy import EnergySection, energy_section
 from reports.latency import GenerationRow, MetricTable
+from reports.operators import OperatorTable, operator_tables
 from reports.overview import Overview
 from reports.roofline import RooflineSection, roofline_section
 from reports.suites import SuitesSection, suites_section
@@ -123,6 +124,7 @@ class ReportView:
     memory: MetricTable
     energy: EnergySection
     suites: SuitesSection
+    operators: tuple[OperatorTable, ...]
     roofline: RooflineSection
     findings: tuple[FindingRow, ...]
     no_findings: str
@@ -261,6 +263,7 @@ def report_view(
         ),
         energy=dataclasses.replace(energy, charts=drawn(energy.charts, "battery power", detail.charts)),
         suites=dataclasses.replace(suites, charts=drawn(suites.charts, "run-to-run", detail.timelines)),
+        operators=operator_tables(journal),
         roofline=roofline_section(journal, measurements, manifests, hover_points=detail.hover_points),
         findings=findings,
         no_findings=_no_findings(journal, findings),

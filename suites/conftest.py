@@ -42,8 +42,15 @@ def tasks_run(lab: Lab, case: Case) -> RunRecord | None:
 
 @pytest.fixture(scope="session")
 def sweep_run(lab: Lab, case: Case) -> RunRecord | None:
-    """Prompts of 1 to 2048 tokens; one token behind 0 to 1920 cached ones; then a token every two seconds."""
+    """Prompts of 1 to 2048 tokens; one token behind 0 to 1920 cached ones; a token every two seconds; a request after 0
+    to 20 s of rest; the longest text."""
     return lab.suite(case, "sweep")
+
+
+@pytest.fixture(scope="session")
+def operators_run(lab: Lab, case: Case) -> RunRecord | None:
+    """A whole prefill chunk and some steps, with the library's detailed profiling on."""
+    return lab.suite(case, "operators")
 
 
 @pytest.fixture(scope="session")

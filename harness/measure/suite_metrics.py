@@ -18,6 +18,8 @@ LENGTHS: Final = (1, 16, 31, 64, 128, 256, 512, 1024, 2048)
 """Prompt tokens of the sweep; those that the context holds."""
 DEPTHS: Final = (0, 64, 128, 256, 512, 1024, 1920)
 """Tokens in the cache of the sweep; those that the context holds."""
+PAUSES: Final = (0, 1, 5, 20)
+"""Seconds at rest before a request."""
 RISE_DOMAINS: Final = ("cpu", "npu", "skin", "battery")
 
 _RUNG_TEXT: Final = {
@@ -137,7 +139,8 @@ _SWEEP = (
         Family.PERFORMANCE,
         "higher",
         "Most tokens of one sequence at the end of a generation: cached, prompt and generated ones, the last of which "
-        "need not fit the cache.",
+        "need not fit the cache. The sweep asks for the whole context first; where a run of that fails, for lengths by "
+        "bisection, to within one prefill chunk.",
         optional=True,
     ),
     sampled(
@@ -147,6 +150,29 @@ _SWEEP = (
         "Mean time of a decode step that comes 2 s after the one before: (last - first token - time held back) / "
         "(n_gen - 1). One sample per repetition; median.",
         optional=True,
+    ),
+    *(
+        sampled(
+            f"ttft_after_{n}_s_ms",
+            "ms",
+            "lower",
+            f"As ttft_ms, prompt of 8 tokens, {n} s after the generation before ended: the model stays loaded, and "
+            "nothing is asked of the phone meanwhile.",
+            optional=True,
+        )
+        for n in PAUSES
+    ),
+    *(
+        exact(
+            f"{phase}_cycles",
+            "cycles",
+            Family.PERFORMANCE,
+            "lower",
+            f"Cycles of the HTP that the library counts for the operators of one {text}, summed; of the last execution "
+            "of the graph, median over repetitions. Profiling slows the phone down: never judged.",
+            optional=True,
+        )
+        for phase, text in (("prefill", "prefill chunk"), ("decode", "decode step"))
     ),
     sampled(
         "load_first_ms",

@@ -51,7 +51,7 @@ def plan_lines(runs: Sequence[PlannedRun], settings: Settings, phones: PhoneList
     lines, known, unknown = [], 0.0, 0
     for run in runs:
         where, virtual = _phone(run.case, settings, phones)
-        if stopped is not None and _is_finished(stopped, run):
+        if stopped is not None and _is_finished(stopped, run, virtual=virtual):
             lines.append(_line(run, where, "finished: not run again"))
             continue
         if where is None:
@@ -137,11 +137,17 @@ def _times(workload: str, seconds: float, settings: Settings, *, virtual: bool) 
     return min(low, settings.ab_budget_s), min(high, settings.ab_budget_s)
 
 
-def _is_finished(journal: Journal, run: PlannedRun) -> bool:
-    return any(
-        (entry.cell, entry.serial, entry.workload) == (run.case.cell, run.case.serial, run.workload)
-        for entry in journal.finished
-    )
+def _is_finished(journal: Journal, run: PlannedRun, *, virtual: bool) -> bool:
+    """A suite of several runs journals each by a name of its own: ``endurance-0``, ``sustained-2``, ``longest-512``."""
+    names = {e.workload for e in journal.finished if (e.cell, e.serial) == (run.case.cell, run.case.serial)}
+    if run.workload == Suite.ENDURANCE:
+        rounds = range(size_for(virtual=virtual).rounds)
+        return all(f"{Suite.ENDURANCE}-{number}" in names for number in rounds)
+    if run.workload == Suite.SUSTAINED:
+        return str(Suite.COOLDOWN) in names
+    if run.workload == Suite.LONGEST:
+        return any(name.startswith(f"{Suite.LONGEST}-") for name in names)
+    return run.workload in names
 
 
 def _clock(seconds: float) -> str:

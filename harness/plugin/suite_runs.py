@@ -6,11 +6,12 @@ repetitions. On a phone they are as long as the statistics need.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.measure.suite_metrics import DEPTHS, LENGTHS
+from harness.measure.suite_metrics import DEPTHS, LENGTHS, PAUSES
 from harness.model.perplexity import read_text, tokenize
 from harness.record.artifact import Artifact
 from harness.record.comparison import EDGE_PREFIX
@@ -36,6 +37,8 @@ class Size:
     lengths: tuple[int, ...]
     depths: tuple[int, ...]
     idle_tokens: int
+    pauses: tuple[int, ...]
+    """Seconds before a request"""
     sustained: int
     """Generations in a leg of sustained load"""
     sustained_tokens: int
@@ -57,6 +60,7 @@ PHONE: Final = Size(
     lengths=LENGTHS,
     depths=DEPTHS,
     idle_tokens=16,
+    pauses=PAUSES,
     sustained=3,
     sustained_tokens=SEED_TOKENS,
     legs=14,
@@ -72,6 +76,7 @@ EMULATED: Final = Size(
     lengths=(1, 31, 64, 128),
     depths=(0, 128, 256),
     idle_tokens=2,
+    pauses=(0, 1),
     sustained=1,
     sustained_tokens=96,
     legs=2,
@@ -180,6 +185,31 @@ def idle(tokens: Sequence[int], size: Size) -> Workload:
     return _workload(
         Suite.IDLE, [_generate("idle", tokens[:8], size.idle_tokens, repetitions=size.repetitions)], size, pace_tps=0.5
     )
+
+
+def pauses(tokens: Sequence[int], size: Size) -> Workload:
+    """The same short request after a rest of so many seconds: what the phone loses between requests."""
+    prompts = [
+        dataclasses.replace(
+            _generate(f"pause-{seconds}", tokens[:8], 2, repetitions=size.repetitions), pause_s=float(seconds)
+        )
+        for seconds in size.pauses
+    ]
+    return _workload(Suite.PAUSES, prompts, size)
+
+
+def longest(tokens: Sequence[int], n: int, size: Size) -> Workload:
+    """A text of ``n`` tokens that fill the cache, the last ones generated."""
+    n_gen = min(4, n)
+    return _workload(Suite.LONGEST, [_generate(f"longest-{n}", tokens[: n - n_gen + 1], n_gen)], size)
+
+
+def operators(tokens: Sequence[int], artifact: Artifact, size: Size) -> Workload:
+    """A whole prefill chunk and some steps while the library counts the cycles of each operator."""
+    n = artifact.manifest.recipe.prefill_tokens
+    n_gen = min(size.depth_tokens, artifact.manifest.recipe.context_length - n)
+    prompt = _generate("operators", tokens[:n], n_gen, repetitions=size.repetitions)
+    return dataclasses.replace(_workload(Suite.OPERATORS, [prompt], size), options=RunOptions(profiling="detailed"))
 
 
 def sustained(

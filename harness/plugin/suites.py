@@ -18,7 +18,7 @@ from harness.plugin.tasks import host_scores, phone_scores, questions, tasks_wor
 from harness.record.artifact import Artifact
 from harness.record.comparison import EDGE_PREFIX, Leg, SelfCheck
 from harness.record.run import Cell, RunRecord
-from harness.record.vocabulary import Suite
+from harness.record.vocabulary import Status, Suite
 from harness.results.sustained import still_changing
 from harness.run.workload import Workload
 from harness.spec.models import Catalogue, ModelSpec
@@ -27,7 +27,8 @@ SUITES: Final[Mapping[str, tuple[Suite, ...]]] = {
     "smoke": (Suite.TOY, Suite.SMOKE),
     "edges": (Suite.EDGES,),
     "tasks": (Suite.TASKS,),
-    "sweep": (Suite.SWEEP, Suite.IDLE),
+    "sweep": (Suite.SWEEP, Suite.IDLE, Suite.PAUSES, Suite.LONGEST),
+    "operators": (Suite.OPERATORS,),
     "sustained": (Suite.SUSTAINED, Suite.COOLDOWN, Suite.PACED),
     "endurance": (Suite.ENDURANCE,),
 }
@@ -172,6 +173,47 @@ def _sweep(bench: Bench) -> Iterator[RunRecord]:
     tokens = bench.tokens(max(*bench.size.lengths, 8))
     yield bench.measure(Suite.SWEEP, suite_runs.sweep(tokens, bench.artifact(), bench.size))
     yield bench.measure(Suite.IDLE, suite_runs.idle(tokens, bench.size))
+    yield bench.measure(Suite.PAUSES, suite_runs.pauses(tokens, bench.size))
+    yield _longest(bench)
+
+
+def _longest(bench: Bench) -> RunRecord:
+    """The longest text, by bisection below the context; the run of it, or the last one where the lab failed or no
+    length works."""
+    recipe = bench.artifact().manifest.recipe
+    tokens = bench.tokens(recipe.context_length)
+
+    def probe(n: int) -> RunRecord:
+        return bench.measure(f"{Suite.LONGEST}-{n}", suite_runs.longest(tokens, n, bench.size))
+
+    return longest_text(probe, recipe.context_length, step=recipe.prefill_tokens, say=bench.say)
+
+
+def longest_text(
+    probe: Callable[[int], RunRecord], context: int, *, step: int, say: Callable[[str], None]
+) -> RunRecord:
+    """``probe(n)`` runs a text of n tokens. The whole context is tried first: on most phones that is all."""
+    record = best = probe(context)
+    if record.error is None or record.error.status is Status.INFRA:
+        return record
+    good, bad = 0, context
+    while bad - good > step:
+        n = (good + bad) // 2
+        say(f"longest text: {bad} tokens fail, {good} work; trying {n}")
+        record = probe(n)
+        if record.error is None:
+            good, best = n, record
+        elif record.error.status is Status.INFRA:
+            return record
+        else:
+            bad = n
+    return best
+
+
+def _operators(bench: Bench) -> Iterator[RunRecord]:
+    artifact = bench.artifact()
+    tokens = bench.tokens(artifact.manifest.recipe.prefill_tokens)
+    yield bench.measure(Suite.OPERATORS, suite_runs.operators(tokens, artifact, bench.size))
 
 
 def _sustained(bench: Bench) -> Iterator[RunRecord]:
@@ -212,6 +254,7 @@ _RUNS: Final[Mapping[str, Callable[[Bench], Iterator[RunRecord]]]] = {
     "edges": _edges,
     "tasks": _tasks,
     "sweep": _sweep,
+    "operators": _operators,
     "sustained": _sustained,
     "endurance": _endurance,
 }

@@ -23,6 +23,7 @@ from harness.record.vocabulary import Family, Source, Status, Suite, worst
 from harness.results import refute
 from harness.results.accuracy import logits_figures, window_figures
 from harness.results.figure import Figure, present
+from harness.results.operators import operator_figures
 from harness.results.roof import over_the_roof, roof_figures
 from harness.results.speed import load_figures, speed_figures
 from harness.results.suites import edge_figures, smoke_figures, suite_figures, task_figures
@@ -44,8 +45,12 @@ class _Group:
 
     @property
     def good(self) -> tuple[RunRecord, ...]:
-        """Those of the model itself; the toy graph is another one."""
-        return tuple(run for run in self.runs if run.error is None and run.workload != Suite.TOY)
+        """Those of the model itself: the toy graph is another one, and profiling takes time and memory of its own."""
+        return tuple(run for run in self.runs if run.error is None and run.workload not in (Suite.TOY, Suite.OPERATORS))
+
+    @property
+    def profiled(self) -> tuple[RunRecord, ...]:
+        return tuple(run for run in self.runs if run.error is None and run.workload == Suite.OPERATORS)
 
 
 def derive(journal: Journal) -> tuple[Measurement, ...]:
@@ -119,6 +124,7 @@ def _figures(group: _Group) -> dict[str, Figure]:
         **_memory_figures(group.good),
         **_thermal_figures(group.good),
         **suite_figures(group.good),
+        **operator_figures(group.profiled),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.measure import selfcheck
 from harness.measure.statistics import Interval
-from harness.measure.suite_metrics import DEPTHS, LENGTHS, RUNGS
+from harness.measure.suite_metrics import DEPTHS, LENGTHS, PAUSES, RUNGS
 from harness.measure.timing import load_total_ms, timing_of
 from harness.measure.trend import Trend, relative_trend, trend
 from harness.record.comparison import EDGE_PREFIX, Leg, LogitsComparison, SelfCheck, TaskScore
@@ -28,6 +28,7 @@ def suite_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
         **_start_up(runs),
         **present([("longest_text_tokens", _longest(runs))]),
         **_idle(_of(runs, Suite.IDLE)),
+        **_pauses(_of(runs, Suite.PAUSES)),
         **sustained_figures(_of(runs, Suite.SUSTAINED), _of(runs, Suite.COOLDOWN), _of(runs, Suite.PACED)),
         **_endurance(_of(runs, Suite.ENDURANCE)),
     }
@@ -224,6 +225,18 @@ def _own_ms(g: Generation) -> float | None:
     if len(g.token_ns) < 2:
         return None
     return (g.token_ns[-1] - g.token_ns[0] - g.pace_ns) / 1e6 / (len(g.token_ns) - 1)
+
+
+def _pauses(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    return present(
+        [
+            (
+                f"ttft_after_{n}_s_ms",
+                _samples((run, timing_of(g).ttft_ms) for run, g in _counted(runs, f"pause-{n}")),
+            )
+            for n in PAUSES
+        ]
+    )
 
 
 # --- endurance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.measure.suite_metrics import DEPTHS, LENGTHS
+from harness.measure.suite_metrics import DEPTHS, LENGTHS, PAUSES
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("sweep_run")]
 
@@ -31,6 +31,11 @@ def test_longest_text(verdict):
 
 def test_a_token_after_a_pause(verdict):
     verdict("tpot_after_idle_ms")
+
+
+@pytest.mark.parametrize("n", PAUSES)
+def test_time_to_first_token_after_a_pause(n, verdict):
+    verdict(f"ttft_after_{n}_s_ms")
 
 
 def test_copy_to_the_phone(verdict):

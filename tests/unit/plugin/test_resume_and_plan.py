@@ -254,6 +254,29 @@ def test_what_a_stopped_session_finished_is_shown_as_such(make, tmp_path):
     assert lines[0].endswith("finished: not run again")
 
 
+@pytest.mark.parametrize(
+    ("workload", "names", "is_finished"),
+    [
+        ("endurance", [f"endurance-{n}" for n in range(7)], True),
+        ("endurance", [f"endurance-{n}" for n in range(6)], False),
+        ("sustained", ["sustained-0"], False),
+        ("sustained", ["sustained-0", "cooldown"], True),
+        ("longest", ["longest-512"], True),
+        ("longest", ["sweep"], False),
+    ],
+)
+def test_a_suite_of_several_runs_is_finished_with_its_last(make, tmp_path, workload, names, is_finished):
+    runs = stopped(make, tmp_path)
+    writer = JournalWriter(tmp_path / "journal" / "more.jsonl")
+    for name in names:
+        writer.append(Finished(session_id="s", cell=runs[0].cell, serial=None, workload=name, run_id=runs[0].run_id))
+    writer.close()
+    run = PlannedRun(case=Case(cell=runs[0].cell, serial=None), workload=workload, n_tests=1)
+    virtual = dataclasses.replace(phone(make), virtual=True)
+    lines = plan_lines([run], settings(tmp_path, resume="last"), phones(virtual))
+    assert lines[0].endswith("finished: not run again") is is_finished
+
+
 HERE = ReferenceFacts(
     reference_id="here", artifact_id="a", onnxruntime_version="1.23.0", cpu_model="This", cpu_flags=("avx2",),
     n_threads=2, optimization_level="disabled",

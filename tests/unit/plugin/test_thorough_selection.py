@@ -29,5 +29,6 @@ def test_a_file_that_is_named_is_asked_for(tmp_path):
 def test_thorough_runs_everything_smoke_first(tmp_path):
     found = planned(tmp_path, "--thorough")
     assert list(found)[:2] == ["smoke-toy", "smoke"]
-    assert {"edges", "tasks", "sweep", "idle", "sustained", "cooldown", "paced", "endurance"} <= set(found)
+    assert {"edges", "tasks", "sweep", "idle", "pauses", "longest", "operators"} <= set(found)
+    assert {"sustained", "cooldown", "paced", "endurance"} <= set(found)
     assert found["endurance"] == 7

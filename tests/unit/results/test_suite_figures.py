@@ -142,6 +142,16 @@ def test_the_step_after_a_pause_does_not_count_the_pause(make):
     assert suite_figures([run])["tpot_after_idle_ms"].value == pytest.approx(50.0)
 
 
+def test_the_first_token_after_a_rest_is_kept_apart_from_one_without(make):
+    """130 ms both: the rest lies between two generations, where no stamp counts it."""
+    found = suite_figures(
+        [a_run(make, Suite.PAUSES, [*gens(make, prompt_id="pause-0"), *gens(make, prompt_id="pause-5")])]
+    )
+    assert found["ttft_after_0_s_ms"].value == pytest.approx(130.0)
+    assert found["ttft_after_5_s_ms"].value == pytest.approx(130.0)
+    assert "ttft_after_20_s_ms" not in found
+
+
 def test_first_and_later_starts_are_kept_apart(make):
     first = a_run(make, Suite.SMOKE, gens(make), bytes_pushed=100, push_s=3.2)
     later = [a_run(make, Suite.SMOKE, gens(make), number=n) for n in (1, 2)]
