@@ -15,7 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from phones_faults import STAGES, Matrix, all_cases, random_cases, sampled_cases, shorter_limits
+from phones_faults import STAGES, all_cases, random_cases, sampled_cases
+from phones_matrix import Matrix, shorter_limits
 from phones_standin import make_model
 
 from harness.virtual.lab import PhoneSpec, VirtualLab

@@ -19,28 +19,30 @@ from adbutils import AdbError
 from adbutils.errors import AdbTimeout
 
 from harness.device import sync
+from harness.device.arrival import DESCRIBE, FINISH, Arrived, parse_description, parse_finish, wrong_pull, wrong_push
 from harness.device.faults import command_fault, fault
 from harness.device.progress import Progress
 from harness.device.server import Attached, ServerConnection, parse_devices
 from harness.device.shell import LineSplitter, Patience, ShellResult, converse, new_nonce, quote, with_sentinel
 from harness.device.text import printable
-from harness.errors import DeadlineError, HostError, InfraError, PhoneLostError, TransferError
+from harness.errors import DeadlineError, HostError, InfraError, PhoneLostError
 from harness.record.artifact import sha256_of
 
 _STUCK_S: Final = 5.0
 _COMMAND_LIMIT: Final = 32 * 1024
+_ANSWER_S: Final = 10.0
+"""Within this the phone has to take a request; what it then does has limits of its own."""
 _TRANSFER_STALL_S: Final = 30.0
 _SLOWEST_BYTES_PER_S: Final = 512 * 1024
 _SLOWEST_HASH_BYTES_PER_S: Final = 8 * 1024 * 1024
-_FINISH: Final = """
-h=$(sha256sum "$1") || exit 1
-echo "$h"
-case "$h" in "$2 "*) chmod "$3" "$1" && mv -f "$1" "$4";; esac
-"""
 
 
 def _no_progress(_: str) -> None:
     pass
+
+
+class _SilentError(Exception):
+    """A request was not taken in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Adb:
     host: str = "127.0.0.1"
     port: int = 5037
 
-    def connect(self, timeout_s: float = 10.0) -> Any:
+    def connect(self, timeout_s: float = _ANSWER_S) -> Any:
         """A fresh connection to the server, which the caller closes."""
         try:
             connection = ServerConnection(self.host, self.port)
@@ -64,7 +66,7 @@ class Adb:
         connection.conn.settimeout(timeout_s)
         return connection
 
-    def ask(self, request: str, timeout_s: float = 10.0) -> str:
+    def ask(self, request: str, timeout_s: float = _ANSWER_S) -> str:
         """A ``host:`` request that is answered with one block of text. Raises adbutils' ``AdbError`` when refused."""
         connection = self.connect(timeout_s)
         try:
@@ -105,11 +107,15 @@ class AdbDevice:
             words = str(exc).lower()
             return next((state for state in ("offline", "unauthorized", "authorizing") if state in words), "gone")
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether the phone is in state ``device`` before ``timeout_s`` is over. A stuck transport is reconnected."""
+    def wait(self, timeout_s: float, *, seen: Callable[[str], None] = _no_progress) -> bool:
+        """Whether the phone is in state ``device`` before ``timeout_s`` is over. A stuck transport is reconnected.
+
+        ``seen`` is told each other state.
+        """
         deadline = time.monotonic() + timeout_s
         next_help = time.monotonic() + _STUCK_S
-        while self.state() != "device":
+        while (state := self.state()) != "device":
+            seen(state)
             now = time.monotonic()
             if now >= deadline:
                 return False
@@ -193,8 +199,8 @@ class AdbDevice:
         try:
             self.send(local, temporary, what=what, progress=progress)
             found = self.finish(temporary, remote, mode=mode, size=size, sha256=expected, what=what)
-            if found != expected:
-                raise self.damaged(local, found=found, expected=expected, what=what)
+            if found.sha256 != expected:
+                raise wrong_push(local, found, expected=expected, what=what, phone=self.transport)
         except BaseException:
             self._discard(temporary)
             raise
@@ -220,30 +226,13 @@ class AdbDevice:
 
     def finish(
         self, temporary: PurePosixPath, remote: PurePosixPath, *, mode: int, size: int, sha256: str, what: str
-    ) -> str:
-        """Hash a pushed file on the phone; only if it is ``sha256`` it gets its name. Returns the hash found."""
+    ) -> Arrived:
+        """Hash a pushed file on the phone; only if it is ``sha256`` it gets its name."""
         timeout_s = 90 + size / _SLOWEST_HASH_BYTES_PER_S
-        result = self.script(_FINISH, temporary, sha256, f"{mode:o}", remote, timeout_s=timeout_s, what=what)
+        result = self.script(FINISH, temporary, sha256, f"{mode:o}", remote, timeout_s=timeout_s, what=what)
         if result.exit_code != 0:
             raise command_fault(result, what=what, phone=self.transport)
-        return printable(result.text.partition(" ")[0], 64) or "nothing"
-
-    def damaged(self, local: Path, *, found: str, expected: str, what: str) -> InfraError | HostError:
-        """Why a file arrived as ``found``: it was damaged on the way, or is not what was recorded of it."""
-        here = sha256_of(local)
-        if here != expected:
-            return HostError(
-                f"{what}: {local} is not what was recorded of it, or changed while it was read",
-                found=here,
-                expected=expected,
-                next_step="make the file again",
-            )
-        return TransferError(
-            f"{what} to phone {self.transport}: damaged on the way",
-            found=f"sha256 {found} on the phone",
-            expected=expected,
-            next_step="check cable and hub; try again",
-        )
+        return parse_finish(result.text)
 
     def pull(
         self, remote: PurePosixPath, local: Path, *, timeout_s: float = 600.0, max_bytes: int = sync.PULL_LIMIT
@@ -253,24 +242,23 @@ class AdbDevice:
         A phone that sends over ``max_bytes`` is cut off, with ``TransferError``.
         """
         what = f"pull {remote.name}"
-        listed = self.run(["sha256sum", remote], timeout_s=min(timeout_s, 120.0), what=what)
+        listed = self.script(DESCRIBE, remote, timeout_s=min(timeout_s, 120.0), what=what)
         if listed.exit_code != 0:
             raise command_fault(listed, what=what, phone=self.transport)
-        there = listed.text.split()[0] if listed.text.split() else ""
+        there = parse_description(listed.text, what=what, phone=self.transport)
         temporary = local.with_name(f".{local.name}.{new_nonce()}.part")
         local.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as stream, self._mapped(what), self._service("sync:") as connection:
                 patience = Patience.of(timeout_s, _TRANSFER_STALL_S)
-                _, here = sync.receive(connection, remote, stream, patience=patience, max_bytes=max_bytes)
-            if here != there:
-                raise TransferError(
-                    f"{what} from phone {self.transport}: damaged on the way", found=here, expected=there or "a sha256"
-                )
+                n_bytes, digest = sync.receive(connection, remote, stream, patience=patience, max_bytes=max_bytes)
+            here = Arrived(sha256=digest, n_bytes=n_bytes)
+            if here.sha256 != there.sha256:
+                raise wrong_pull(here, there, what=what, phone=self.transport)
             temporary.replace(local)
         finally:
             temporary.unlink(missing_ok=True)
-        return here
+        return here.sha256
 
     def open_stream(self, argv: Sequence[str | PurePosixPath], *, nonce: str) -> Any:
         """A connection on which ``argv`` runs, for a reader in a thread of its own (``shell.converse``)."""
@@ -308,14 +296,16 @@ class AdbDevice:
             )
 
     def _open(self, service: str) -> Any:
-        connection = self.adb.connect()
+        connection = self.adb.connect(_ANSWER_S)
         try:
             connection.send_command(f"host:transport:{self.transport}")
             connection.check_okay()
             connection.send_command(service)
             connection.check_okay()
-        except BaseException:
+        except BaseException as exc:
             connection.close()
+            if isinstance(exc, (TimeoutError, AdbTimeout)):
+                raise _SilentError from exc
             raise
         return connection
 
@@ -334,6 +324,12 @@ class AdbDevice:
             yield
         except sync.SyncRefusedError as exc:
             raise fault(str(exc), what=what, phone=self.transport) from exc
+        except _SilentError as exc:
+            raise DeadlineError(
+                f"{what}: phone {self.transport} did not take a request within {_ANSWER_S:g} s",
+                found="silent",
+                next_step="check cable and hub; replug the phone, or reboot it if it stays silent",
+            ) from exc
         except (TimeoutError, AdbTimeout) as exc:
             raise DeadlineError(
                 f"{what}: phone {self.transport} moved no data for {_TRANSFER_STALL_S:g} s",

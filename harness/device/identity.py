@@ -14,7 +14,7 @@ from typing import Final
 from harness.device.adb import AdbDevice
 from harness.device.faults import command_fault
 from harness.device.text import printable
-from harness.errors import PhoneLostError
+from harness.errors import PhoneLostError, TransferError
 from harness.record.run import DeviceFacts
 from harness.soc import BY_PART, SOCS
 
@@ -22,6 +22,7 @@ VIRTUAL_MARK: Final = "ro.snapgate.virtual"
 ISOLATION_MARK: Final = "ro.snapgate.isolation"
 
 _PROPERTY: Final = re.compile(r"\[([^\]]+)\]: \[(.*)")
+_BOOT_ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MAX_VALUE: Final = 4096
 _PART: Final = re.compile(r"(SM\d{4})(?:P|[-_][A-Z0-9]{1,6})?")
 _SOC_PROPERTIES: Final = ("ro.soc.model", "ro.vendor.qti.soc_model")
@@ -166,4 +167,9 @@ def read_boot_id(device: AdbDevice, *, timeout_s: float = 10.0) -> str:
     if result.exit_code != 0 or not boot_id:
         # An empty id would make the next look at it a reboot that never was.
         raise command_fault(result, what=what, phone=device.transport)
+    if re.fullmatch(_BOOT_ID, boot_id) is None:
+        # Nor is a damaged answer one.
+        raise TransferError(
+            f"{what}: damaged on the way from phone {device.transport}", found=boot_id, expected="36 digits and dashes"
+        )
     return boot_id

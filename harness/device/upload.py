@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from harness.device.adb import AdbDevice
+from harness.device.arrival import Arrived, wrong_push
 from harness.device.blocks import block_hashes, changed_runs, spans_of
 from harness.device.faults import command_fault
 from harness.errors import HostError, InfraError, PhoneStorageError, TransferError
@@ -100,15 +101,15 @@ class Upload:
         began = time.monotonic()
         how, fell_back = How.WHOLE, None
         try:
-            found = ""
+            found: Arrived | None = None
             if base is not None and self._send_changes(base, part_bytes, room_bytes):
                 how, found = How.CHANGES, self._finish(self._beside("new"))
             elif part_bytes:
                 how = How.RESUMED
                 if self._send_rest():
                     found = self._finish(self._beside("part"))
-            if how is not How.WHOLE and found != self._sha256:
-                fell_back = f"{how} gave sha256 {found or 'of no whole file'}"
+            if how is not How.WHOLE and (found is None or found.sha256 != self._sha256):
+                fell_back = f"{how} gave sha256 {'of no whole file' if found is None else found.sha256}"
                 self._remove("new", "part")
                 how = How.WHOLE
             if how is How.WHOLE:
@@ -116,8 +117,10 @@ class Upload:
                     self._local, self._beside("part"), what=self._what, progress=self._progress
                 )
                 found = self._finish(self._beside("part"))
-                if found != self._sha256:
-                    raise self._device.damaged(self._local, found=found, expected=self._sha256, what=self._what)
+                if found.sha256 != self._sha256:
+                    raise wrong_push(
+                        self._local, found, expected=self._sha256, what=self._what, phone=self._device.transport
+                    )
         except (PhoneStorageError, TransferError, HostError) as exc:
             # A connection that broke leaves what arrived; what is wrong, or has no room, goes.
             if not isinstance(exc, TransferError) or exc.expected == self._sha256:
@@ -141,7 +144,7 @@ class Upload:
     def _remove(self, *kinds: str) -> None:
         self._device.run(["rm", "-f", *(self._beside(kind) for kind in kinds)], timeout_s=30, what=self._what)
 
-    def _finish(self, temporary: PurePosixPath) -> str:
+    def _finish(self, temporary: PurePosixPath) -> Arrived:
         began = time.monotonic()
         try:
             with ThreadPoolExecutor(max_workers=1) as worker:

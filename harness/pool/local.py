@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from harness.device.adb import Adb
+from harness.device.adb import Adb, AdbDevice
 from harness.device.changes import restore
 from harness.device.identity import confirm, read_facts
 from harness.device.lease import Lease, default_state_dir
@@ -24,10 +25,14 @@ _WHY_NOT: Final[dict[str, str]] = {
     "connecting": "connecting: the phone is still being connected; try again in a few seconds",
     "recovery": "recovery: the phone is in recovery mode; reboot it",
     "sideload": "sideload: the phone waits for an update; reboot it",
+    "gone": "gone: adb has lost the phone while it was looked at; check cable and power",
     "rescue": "rescue: the phone is in rescue mode; reboot it",
     "bootloader": "bootloader: the phone is in its boot loader; reboot it",
     "no permissions": "no permissions: this user may not open the USB device; add a udev rule for the phone",
 }
+_PASSING: Final = ("offline", "authorizing", "connecting")
+"""States that a phone is also in for a moment after its connection broke, and that hide why it is not usable"""
+_SETTLE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +101,11 @@ def acquire(
 
 
 def _look_at(adb: Adb, line: Attached) -> PhoneInfo:
+    device = adb.device(line.transport)
+    if line.state in _PASSING:
+        line = replace(line, state=_settled(device))
     if line.state != "device":
         return _unusable(line, _WHY_NOT.get(line.state, f"{line.state}: not a state to run in; reboot the phone"))
-    device = adb.device(line.transport)
     try:
         if "shell_v2" not in device.features():
             return _unusable(line, "its adb daemon has no shell v2; Android 7 or newer is needed")
@@ -107,6 +114,14 @@ def _look_at(adb: Adb, line: Attached) -> PhoneInfo:
         # Between the list and the question the phone may have gone; then the state says it better.
         return _unusable(line, _WHY_NOT.get(device.state(), f"does not answer: {exc}"))
     return PhoneInfo(transport=line.transport, state=line.state, facts=facts, usable=reason is None, reason=reason)
+
+
+def _settled(device: AdbDevice) -> str:
+    """The state that a phone in a passing one comes to, within ``_SETTLE_S``."""
+    deadline = time.monotonic() + _SETTLE_S
+    while (state := device.state()) in _PASSING and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return state
 
 
 def _unusable(line: Attached, reason: str) -> PhoneInfo:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,9 +111,11 @@ def execute(
                 push_s += attempt.push_s
             if attempt.error is None or not attempt.transient or attempts == 2:
                 break
-            if not _phone_is_back(phone, reconnect_s, progress):
+            back, found = _phone_is_back(phone, attempt, reconnect_s, progress)
+            if not back:
+                attempt.error = replace(attempt.error, message=f"{attempt.error.message}{found}")
                 break
-            retried_because = f"{attempt.error.kind}: {attempt.error.message}"
+            retried_because = f"{attempt.error.kind}: {attempt.error.message}{found}"
             attempts = 2
             progress(f"trying once more after a fault of the lab: {attempt.error.message}")
             watcher.restart()
@@ -215,28 +217,44 @@ def _fresh(folder: Path) -> None:
         ) from exc
 
 
-def _phone_is_back(phone: LeasedPhone, wait_s: float, progress: Callable[[str], None]) -> bool:
-    """Wait until the phone has booted, then clear away whatever of the first attempt still runs there."""
+def _phone_is_back(
+    phone: LeasedPhone, attempt: Attempt, wait_s: float, progress: Callable[[str], None]
+) -> tuple[bool, str]:
+    """Wait until the phone has booted, then clear away whatever of the first attempt still runs there.
+
+    The text says, of a phone that was away, what was seen of it meanwhile: that tells an unplugged phone from one that
+    rebooted, or waits for somebody.
+    """
     progress(f"waiting up to {wait_s:.0f} s for phone {phone.facts.serial}")
-    deadline = time.monotonic() + wait_s
+    began = time.monotonic()
+    deadline = began + wait_s
+    states: dict[str, None] = {}
+    before = attempt.boot_id or phone.facts.boot_id
     while True:
         try:
-            if not phone.device.wait(deadline - time.monotonic()):
-                return False
+            if not phone.device.wait(deadline - time.monotonic(), seen=lambda state: states.update({state: None})):
+                return False, f"; not back after {wait_s:.0f} s: state '{next(reversed(states), 'gone')}'"
             booted = phone.device.run(["getprop", "sys.boot_completed"], timeout_s=10, what="wait for the phone")
             if booted.text.strip() == "1":
                 # It may be another phone by now, or another host's: nothing of theirs is cleared away.
-                confirm(phone.device, phone.facts)
+                now, _ = confirm(phone.device, phone.facts)
                 phone.lease.renew()
                 phone.store.clean()
-                return True
-        except LeaseError:
-            return False
+                rebooted = now.boot_id != before
+                away = rebooted or states or (attempt.error is not None and attempt.error.kind == "PhoneLostError")
+                return True, _returned(states, time.monotonic() - began, rebooted=rebooted) if away else ""
+        except LeaseError as exc:
+            return False, f"; then {exc.what}: {exc.found}"
         except InfraError as exc:
             progress(f"phone {phone.facts.serial} is not ready yet: {exc.what}")
         except HostError:
             # The adb server itself is gone; the first fault is what the record tells.
-            return False
+            return False, ""
         if time.monotonic() >= deadline:
-            return False
+            return False, f"; not usable again after {wait_s:.0f} s"
         time.sleep(0.5)
+
+
+def _returned(states: Iterable[str], after_s: float, *, rebooted: bool) -> str:
+    how = f"back after {after_s:.1f} s" + "".join(f", {state}" for state in states)
+    return f"; {how}: it {'had rebooted' if rebooted else 'had not rebooted'}"

@@ -35,8 +35,9 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def matrix(lab: VirtualLab, standin: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Faults at stages of runs on the lab's one phone, as ``make bench-phones`` tries them."""
     faults: Any = benchmark("phones_faults")
-    with faults.shorter_limits():
-        yield faults.Matrix(lab, lab.state_dir, standin, tmp_path_factory.mktemp("matrix"), seed=faults.SAMPLE_SEED)
+    runs: Any = benchmark("phones_matrix")
+    with runs.shorter_limits():
+        yield runs.Matrix(lab, lab.state_dir, standin, tmp_path_factory.mktemp("matrix"), seed=faults.SAMPLE_SEED)
 
 
 @pytest.fixture(scope="module")

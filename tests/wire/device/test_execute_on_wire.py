@@ -236,6 +236,7 @@ def test_a_reboot_in_mid_run_is_tried_once_more_and_the_record_says_why(
     assert record.attempts == 2
     assert record.retried_because is not None
     assert record.retried_because.startswith("PhoneLostError: ")
+    assert record.retried_because.endswith("it had rebooted")
     assert len(record.log.generations) == 1
     assert journalled(results) == (record,)
 

@@ -42,12 +42,18 @@ def test_the_sample_has_40_cases_of_every_stage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "wrong"),
+    ("fault", "refusal", "wrong"),
     [
-        ("no usable phone; found: offline", 0),
-        ("something else happened", 1),
+        ("offline", "no usable phone; found: offline: adb has lost the connection; replug it", 0),
+        ("offline", "something else happened", 1),
+        ("offline", "run the model: phone P went away; found: state 'offline'; back after 1 s: it had rebooted", 1),
+        ("reboot", "run the model: phone P went away; found: state 'offline'; back after 1 s: it had rebooted", 0),
+        ("reboot", "run the model: phone P went away; found: state 'offline'; back after 1 s: it had not rebooted", 1),
+        ("corrupted pull", "pull f from phone P: cut short on the way; found: 3 of 5 bytes", 1),
+        ("truncated pull", "pull f from phone P: cut short on the way; found: 100 of 512 bytes", 0),
+        ("clock jumps back", "anything", 1),
     ],
 )
-def test_a_case_that_does_not_name_its_cause_is_wrong(refusal: str, wrong: int) -> None:
-    case = next(case for case in faults.all_cases() if case.name == "offline")
+def test_a_case_that_does_not_name_its_cause_is_wrong(fault: str, refusal: str, wrong: int) -> None:
+    case = next(case for case in faults.all_cases() if case.name == fault)
     assert len(faults.judge_case(case, None, InfraError(refusal), None, ())) == wrong
