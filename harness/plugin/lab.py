@@ -402,6 +402,7 @@ class Lab:
             journal=self._writer,
             progress=self._say,
             tell=self._tell,
+            reconnect_s=self._settings.reconnect_s,
             stands_for=stands_for,
         )
         self._entries.setdefault(case, []).append(record)

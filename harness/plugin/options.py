@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +19,7 @@ from harness.record.vocabulary import Family
 
 BUDGET_PAIRS: Final = LOOKS[-1]
 BUDGET_S: Final = 2 * 3600.0
+RECONNECT_S: Final = 60.0
 OF_THE_OUTPUT: Final = frozenset({"accuracy", "smoke", "edges", "tasks", "toy"})
 """Workloads whose gates are about the output: heat does not change it."""
 
@@ -63,6 +65,8 @@ class Settings:
     conditions: Policy | None = None
     """When a phone is not fit to be measured; None: as the suite has it"""
     conditions_s: float = WAIT.longest_s
+    reconnect_s: float = RECONNECT_S
+    """How long a phone that was lost in a run is waited for, before the run is tried once more"""
     changes: tuple[Change, ...] = ()
     """Set on each phone for its runs"""
     ab_pairs: int = BUDGET_PAIRS
@@ -187,6 +191,14 @@ def add_options(parser: pytest.Parser) -> None:
         help="the longest wait before one run (default: %(default)g)",
     )
     group.addoption(
+        "--reconnect-seconds",
+        type=float,
+        default=RECONNECT_S,
+        metavar="S",
+        help="how long a phone that was lost in a run is waited for, before the run is tried once more "
+        "(default: %(default)g)",
+    )
+    group.addoption(
         "--set-phone",
         action="append",
         choices=[str(change) for change in Change],
@@ -222,11 +234,18 @@ def read_settings(config: pytest.Config) -> Settings:
         thorough=config.getoption("--thorough"),
         conditions=None if config.getoption("--conditions") == "suite" else Policy(config.getoption("--conditions")),
         conditions_s=60.0 * config.getoption("--conditions-minutes"),
+        reconnect_s=_seconds(config.getoption("--reconnect-seconds")),
         changes=tuple(Change(name) for name in config.getoption("--set-phone")),
         ab_pairs=config.getoption("--ab-pairs"),
         ab_budget_s=60.0 * config.getoption("--ab-minutes"),
         smallest_effect=config.getoption("--smallest-effect") / 100,
     )
+
+
+def _seconds(value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise UserError("--reconnect-seconds out of range", found=f"{value:g}", expected="0 or more")
+    return value
 
 
 def _port(text: str) -> int:

@@ -33,7 +33,7 @@ def test_a_phone_lost_in_mid_run_is_an_error_and_the_other_phones_case_still_fin
         command = [
             *(sys.executable, "-m", "pytest", "suites/placement", *small.options, "-p", "no:cacheprovider", "-rA"),
             *("--phones", "attached", "--spread", "each", "--adb-port", str(lab.adb_port)),
-            *("--results", str(tmp_path / "out")),
+            *("--results", str(tmp_path / "out"), "--reconnect-seconds", "3"),
         ]
         with subprocess.Popen(
             command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
