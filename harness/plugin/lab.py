@@ -393,7 +393,7 @@ class Lab:
             phone,
             artifact,
             replace(
-                workload,
+                self._settings.tuning.apply(workload),
                 demand=self._settings.demand(workload.name, virtual=phone.facts.virtual),
                 changes=self._settings.changes,
             ),

@@ -16,6 +16,7 @@ from harness.device.fitness import PROCEED, WAIT, Demand, Policy
 from harness.errors import UserError
 from harness.measure.paired import LOOKS, SMALLEST_EFFECT
 from harness.record.vocabulary import Family
+from harness.run.tuning import AS_THE_SUITE, Tuning, read_tuning
 
 BUDGET_PAIRS: Final = LOOKS[-1]
 BUDGET_S: Final = 2 * 3600.0
@@ -69,6 +70,8 @@ class Settings:
     """How long a phone that was lost in a run is waited for, before the run is tried once more"""
     changes: tuple[Change, ...] = ()
     """Set on each phone for its runs"""
+    tuning: Tuning = AS_THE_SUITE
+    """How the runner is to behave in each run, where the user has a say"""
     ab_pairs: int = BUDGET_PAIRS
     ab_budget_s: float = BUDGET_S
     smallest_effect: float = SMALLEST_EFFECT
@@ -205,6 +208,14 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         help="set this on the phone for each run and put it back after it; may be repeated",
     )
+    group.addoption(
+        "--runner-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the runner, for every run: performance_mode, memory, prefetch, graph_priority, cpu_affinity, ... "
+        "(docs/suites.md); may be repeated",
+    )
     group.addoption("--snapgate", action="store_true", help="take part even if no test below suites/ was asked for")
 
 
@@ -236,6 +247,7 @@ def read_settings(config: pytest.Config) -> Settings:
         conditions_s=60.0 * config.getoption("--conditions-minutes"),
         reconnect_s=_seconds(config.getoption("--reconnect-seconds")),
         changes=tuple(Change(name) for name in config.getoption("--set-phone")),
+        tuning=read_tuning(config.getoption("--runner-option")),
         ab_pairs=config.getoption("--ab-pairs"),
         ab_budget_s=60.0 * config.getoption("--ab-minutes"),
         smallest_effect=config.getoption("--smallest-effect") / 100,

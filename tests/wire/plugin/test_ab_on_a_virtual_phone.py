@@ -22,6 +22,7 @@ pytestmark = [
 def test_a_comparison_on_a_virtual_phone_is_invalid_and_is_judged_again_alike(small, suites, tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("suites", "-m", "gen3", "--phones", "virtual", "--results", str(out), *small.options)
+    options += ("--runner-option", "performance_mode=balanced", "--runner-option", "memory=heap")
     ran = suites(*options, "--ab", str(small.artifacts))
     text = ran.stdout + ran.stderr
     assert ran.returncode == 12, text[-3000:]
@@ -30,6 +31,9 @@ def test_a_comparison_on_a_virtual_phone_is_invalid_and_is_judged_again_alike(sm
     assert [(arm.position, arm.arm) for arm in journal.arms] == [(0, "A"), (1, "B"), (2, "B"), (3, "A")]
     assert len(journal.runs) == 2 + 4
     assert all(run.error is None for run in journal.runs)
+    platforms = [run.log.platform for run in journal.runs]
+    assert {platform.performance_mode for platform in platforms if platform is not None} == {"balanced"}
+    assert None not in platforms
     assert journal.comparison_ends[0].reason == "no pair can be judged: emulated"
     assert journal.gaps == ()
     assert len({run.device.boot_id for run in journal.runs}) == 1
