@@ -250,7 +250,7 @@ def test_an_interrupted_preparation_goes_on_with_the_stage_it_was_in(prepare_sma
 def test_two_shards_generate_what_the_whole_model_generates(
     w8a16: Artifact, prepare_small: Prepare, tmp_path: Path
 ) -> None:
-    cut = prepare_small(tmp_path, shards=2)
+    cut = prepare_small(tmp_path, shards=2, kv=KvPrecision.KV8)
     assert [context.file for context in cut.manifest.contexts] == [
         "ar16_shard1.bin",
         "ar16_shard2.bin",
@@ -265,7 +265,7 @@ def test_two_shards_generate_what_the_whole_model_generates(
     references = [load_reference(artifact, Leg.GRAPH).extend(PROMPT) for artifact in (w8a16, cut)]
     assert np.array_equal(*references)
     emulated = emulated_decoder(cut)
-    found, expected = emulated.real(emulated.extend(PROMPT)), emulated.real(references[1])
+    found, expected = emulated.real(emulated.extend(PROMPT[:16])), emulated.real(references[1][:16])
     assert float(np.linalg.norm(found - expected) / np.linalg.norm(expected)) < 0.05
     assert cut.manifest.accuracy == w8a16.manifest.accuracy
 
