@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.measure.footprint import PHONE_RAM_GB, footprint
 from harness.record.artifact import ArtifactManifest
 from reports.accuracy import gap_figure
 from reports.overview import Figure, figure
@@ -40,6 +41,8 @@ class ArtifactRow:
     context: int
     moved: Figure
     """Estimated bytes read and written in one decode step"""
+    need: str
+    """Shares of HTP memory and of a phone's RAM, at the least"""
     accuracy: str
     """Of the compiled graph against fp32, at preparation"""
     files: tuple[tuple[str, str], ...]
@@ -89,12 +92,22 @@ def artifact_rows(manifests: Sequence[ArtifactManifest]) -> tuple[ArtifactRow, .
                 size=figure(sum(c.n_bytes for c in manifest.contexts), "bytes"),
                 context=recipe.context_length,
                 moved=figure(manifest.bytes_per_token, "bytes", why="no AR-1 graph"),
+                need=_need(manifest),
                 accuracy=_accuracy(manifest),
                 files=tuple((clean(c.file), clean(c.sha256)) for c in manifest.contexts),
                 tools=clean(", ".join(f"{name} {version}" for name, version in sorted(manifest.tools.items()))),
             )
         )
     return tuple(rows)
+
+
+def _need(manifest: ArtifactManifest) -> str:
+    """A floor: what the HTP takes for activations is known on a phone only."""
+    if not manifest.contexts:
+        return "not measured: no context binary"
+    need = footprint(manifest)
+    ram = ", ".join(f"{100 * need.of_ram(size):.2f} % of {size} GiB" for size in PHONE_RAM_GB)
+    return f"{100 * need.of_session:.2f} % of an HTP session, {100 * need.of_context:.2f} % of a context, {ram} of RAM"
 
 
 def _accuracy(manifest: ArtifactManifest) -> str:

@@ -27,6 +27,9 @@ def add_command(commands: Subcommands) -> None:
     prove.add_argument("--good", type=Path, action="append", default=[], metavar="DIR", help="journal known to be good")
     prove.add_argument("--bad", type=Path, action="append", default=[], metavar="DIR", help="journal known to be bad")
     prove.add_argument("--write", action="store_true", help="write the result into the limits file")
+    prove.add_argument(
+        "--add", action="store_true", help="keep beside it what earlier sessions proved of gates that are unchanged"
+    )
     prove.set_defaults(run=_prove)
     for action in (listing, prove):
         action.add_argument("--limits", type=Path, default=Path("suites/limits.toml"), metavar="FILE")
@@ -61,7 +64,7 @@ def _prove(arguments: argparse.Namespace) -> int:
         )
     if arguments.write:
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(with_proofs(path.read_text(encoding="utf-8"), trials), encoding="utf-8")
+        temporary.write_text(with_proofs(path.read_text(encoding="utf-8"), trials, add=arguments.add), encoding="utf-8")
         temporary.replace(path)
         read_limits(path)
         print(f"wrote {path}")

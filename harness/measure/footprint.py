@@ -58,12 +58,12 @@ def footprint(manifest: ArtifactManifest) -> Footprint:
         binaries=sum(context.n_bytes for context in manifest.contexts),
         kv_pool=sum(by_layer.values()),
         io=io,
-        largest_context=max(context.n_bytes + _kv_bytes(context) for context in manifest.contexts),
+        largest_context=max((context.n_bytes + _kv_bytes(context) for context in manifest.contexts), default=0),
     )
 
 
 def _kv_bytes(context: ContextFile) -> int:
-    return max(sum(t.n_bytes for t in graph.inputs if _is_past(t.name)) for graph in context.graphs)
+    return max((sum(t.n_bytes for t in graph.inputs if _is_past(t.name)) for graph in context.graphs), default=0)
 
 
 def _is_past(name: str) -> bool:

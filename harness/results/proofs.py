@@ -69,8 +69,23 @@ def _name(journal: Journal) -> str:
     return names[0]
 
 
-def with_proofs(text: str, trials: Sequence[Trial]) -> str:
-    """The text of a limits file with the ``proof`` of every limit; comments and order stay. Tried on nothing: none."""
+def joined(trial: Trial) -> GateProof:
+    """What the limit did on these sessions and, as its entry says, on earlier ones, if it is still the same limit."""
+    before = trial.limit.proof
+    if before is None or before.of != trial.limit.fingerprint:
+        return trial.proof
+    return GateProof(
+        of=trial.proof.of,
+        passed_on=tuple(dict.fromkeys((*before.passed_on, *trial.proof.passed_on))),
+        failed_on=tuple(dict.fromkeys((*before.failed_on, *trial.proof.failed_on))),
+    )
+
+
+def with_proofs(text: str, trials: Sequence[Trial], *, add: bool = False) -> str:
+    """The text of a limits file with the ``proof`` of every limit; comments and order stay. Tried on nothing: none.
+
+    ``add``: what earlier sessions proved of an unchanged limit stays too.
+    """
     lines = text.removesuffix("\n").split("\n")  # not splitlines: a reason may hold U+2028 or U+0085
     starts = [number for number, line in enumerate(lines) if _HEADER.match(line)]
     if len(starts) != len(trials):
@@ -83,7 +98,7 @@ def with_proofs(text: str, trials: Sequence[Trial]) -> str:
     for start, end, trial in zip(starts, [*starts[1:], len(lines)], trials, strict=True):
         block = [line for line in lines[start:end] if not _PROOF.match(line)]
         last = max(i for i, line in enumerate(block) if line.strip() and not line.lstrip().startswith("#"))
-        out += [*block[: last + 1], *_written(trial.proof), *block[last + 1 :]]
+        out += [*block[: last + 1], *_written(joined(trial) if add else trial.proof), *block[last + 1 :]]
     return "\n".join(out) + "\n"
 
 

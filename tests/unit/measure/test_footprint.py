@@ -45,3 +45,9 @@ def test_shards_each_have_the_cache_of_their_layers() -> None:
     assert round(need.of_session, 4) == round(2 / 3.5, 4)
     assert round(need.of_context, 4) == 0.5
     assert round(need.of_ram(8), 4) == 0.25
+
+
+def test_without_contexts_or_graphs_there_is_nothing_to_keep() -> None:
+    assert footprint(Manifest(())).total == 0  # type: ignore[arg-type]
+    empty = footprint(Manifest((context("1.bin", 7),)))  # type: ignore[arg-type]
+    assert (empty.total, empty.largest_context) == (7, 7)

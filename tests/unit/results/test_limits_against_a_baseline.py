@@ -151,6 +151,23 @@ def test_gates_are_tried_on_good_and_bad_sessions_and_the_file_keeps_the_result(
     assert limits.read_text() == text
 
 
+def test_what_earlier_sessions_proved_is_kept_when_asked_for(journals, performance_limits, tmp_path):
+    limits = tmp_path / "limits.toml"
+    limits.write_text(performance_limits.read_text())
+    prove = ["limits", "prove", "--limits", str(limits), "--write"]
+    assert main([*prove, "--good", str(journals / "perf_pass")]) == 0
+    assert main([*prove, "--add", "--bad", str(journals / "perf_fail")]) == 0
+    proved = {limit.metric: limit for limit in read_limits(limits)}
+    assert proved["decode_tps"].proof.passed_on == ("perf_pass",)
+    assert proved["decode_tps"].untested is None
+    limits.write_text(limits.read_text().replace("minimum = 40.0", "minimum = 41.0"))
+    assert main([*prove, "--add", "--bad", str(journals / "perf_fail")]) == 0
+    proved = {limit.metric: limit for limit in read_limits(limits)}
+    assert proved["decode_tps"].proof.passed_on == (), "another limit now"
+    assert main([*prove, "--bad", str(journals / "perf_fail")]) == 0
+    assert {limit.proof and limit.proof.passed_on for limit in read_limits(limits)} <= {(), None}
+
+
 def test_a_gate_that_fails_a_session_said_to_be_good_is_an_error(journals, performance_limits, capsys):
     command = ["limits", "prove", "--limits", str(performance_limits), "--good", str(journals / "perf_fail")]
     assert main(command) == 20
