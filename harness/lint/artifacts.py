@@ -17,7 +17,24 @@ from harness.record.artifact import Artifact, GraphSpec, TensorSpec
 from harness.soc import PRECISION_FLOORS, Soc
 
 MANIFEST = "manifest.json"
+GRAPHS: Final = "reference/graph_"
 HOST_INPUTS: Final = (INPUT_IDS, INPUT_EMBEDS, MASK, COS, SIN)
+
+
+def graphs_kept(artifact: Artifact) -> Iterator[Finding]:
+    """An artifact without the graphs that were compiled: most rules have nothing to look at."""
+    if any(name.startswith(GRAPHS) for name in artifact.manifest.files_sha256):
+        return
+    yield Finding(
+        rule="no-graphs",
+        severity=Severity.WARNING,
+        graph=MANIFEST,
+        tensors=(),
+        found=f"no {GRAPHS}*.onnx: prepared layer by layer",
+        expected="the graphs that were compiled",
+        effect="masks, scales, ranges, biases and zero points inside the graphs were not looked at",
+        fix="prepare it with --build whole, or look at a model of fewer layers prepared so",
+    )
 
 
 def kv_scales(artifact: Artifact) -> Iterator[Finding]:

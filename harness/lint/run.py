@@ -34,6 +34,7 @@ def lint(
     found: list[Finding] = []
     if target.is_dir():
         artifact = load_artifact(target)
+        found += artifacts.graphs_kept(artifact)
         found += artifacts.kv_scales(artifact)
         found += artifacts.rope(artifact, checkpoint)
         found += artifacts.pieces(artifact, soc)
