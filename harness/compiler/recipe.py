@@ -33,10 +33,10 @@ BUILDS: Final = ("auto", "whole", "by-layer")
 LARGE_PARAMETERS: Final = 2_000_000_000
 """From here on a model is prepared layer by layer. Whole it takes 9 bytes of memory a parameter and 15 of disk."""
 MAX_COMPILED_PARAMETERS: Final[Mapping[str, float]] = MappingProxyType(
-    {Contexts.SEPARATE: 2.0e9, Contexts.ONE: 1.3e9, Contexts.SHARED: 1.3e9}
+    {Contexts.SEPARATE: 2.0e9, Contexts.ONE: 1.1e9, Contexts.SHARED: 1.1e9}
 )
-"""Of a shard of a model that is prepared layer by layer: compiling takes 4.6 GiB of memory a billion parameters, of two
-graphs in one binary 7.3 (``docs/prepare-sizes.md``)."""
+"""Of a shard of a model that is prepared layer by layer: compiling takes 4.6 GiB of memory a billion parameters, and
+about as much again for the second graph of a binary (``docs/prepare-sizes.md``)."""
 KV8_MAX_COST: Final = 0.001
 """kv8 is the default where its perplexity is at most 0.1 % above that of kv16."""
 KV16_ARCH: Final = 73
