@@ -1,6 +1,7 @@
 """What preparing a model takes, over its size: seconds and peak memory of each stage. Writes docs/prepare-sizes.md.
 
     python benchmarks/prepare_sizes.py 0.1B 0.5B
+    python benchmarks/prepare_sizes.py 7B --build by-layer --contexts shared
 
 Checkpoints of LLaMA's shape with random weights (tools/random_checkpoint.py), w8a16 and w4a16-b32 by rounding to
 nearest, context 2048, AR-128, compiled for Snapdragon 8 Gen 3. No held-out text: perplexity of random weights says
@@ -14,10 +15,12 @@ import argparse
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,15 +34,30 @@ PAGE: Final = ROOT / "docs" / "prepare-sizes.md"
 PRECISIONS: Final = ("w8a16", "w4a16-b32")
 GROUPS: Final = {
     "float graphs": ("float32 graphs",),
-    "calibration": ("calibration ranges",),
-    "quantise": ("quantised graphs",),
-    "compile": ("compile ",),
+    "calibration": ("calibration ranges", "layer "),
+    "quantise": ("quantised ",),
+    "compile": ("compile ", "check ", "shared check"),
 }
+EXTRAPOLATED: Final = (
+    "7B, not run but extrapolated from 0.1B and 1B by layer, for `--contexts shared`: 7 shards of at most 1.1 billion",
+    "parameters each.",
+    "",
+    "| | how | 7B |",
+    "|---|---|---|",
+    "| memory | compiling: 0.2 GiB, and 4.5 a billion parameters for each of the binary's two graphs | about 10 GiB |",
+    "| disk | checkpoint 13.5 GB; `w8a16` 7.2, `w4a16-b32` 4.4 more; graphs of a shard, AR-1 apart 2.3 | 28 GB |",
+    "| time, `w8a16` | 6.1 times 1B, at its load of 3 to 4: ranges 17 min, rounding 8, compiling 26; AR-1 apart 15 | 66 min |",  # noqa: E501
+    "| time, `w4a16-b32` | ranges kept; rounding 14, compiling 38 (6.1 times 1B `whole`, load of 3); AR-1 apart 15 | 67 min |",  # noqa: E501
+    "",
+    "Memory and disk so stay within 12 GiB and 60 GB. The two times are of cores that other work shared; whether both",
+    "together keep within 90 minutes on idle ones, only a run can say:",
+    "`python benchmarks/prepare_sizes.py 7B --build by-layer --contexts shared --scratch FOLDER`.",
+)
 CALIBRATION_CHARACTERS: Final = 4000
 """About one context of 2048 tokens: ranges of random weights need no more."""
 
 
-def measure(size: str, scratch: Path) -> dict[str, Any]:
+def measure(size: str, scratch: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     checkpoint, out, text = scratch / f"llama-{size}", scratch / "out", scratch / "calibration.txt"
     write_checkpoint(SHAPES[size], checkpoint)
     source = ROOT / "models" / "real-model" / "calibration.txt"
@@ -49,22 +67,41 @@ def measure(size: str, scratch: Path) -> dict[str, Any]:
         "checkpoint_bytes": _bytes_of(checkpoint),
         "load_before": os.getloadavg()[0],
     }
-    for precision in PRECISIONS:
+    for precision in arguments.precision or PRECISIONS:
         file = scratch / "measured.json"
         command = [sys.executable, "-m", "harness.cli.main", "prepare", str(checkpoint), "--soc", "gen3"]
         command += ["--precision", precision, "--kv", "kv8", "--context", "2048", "--prefill", "128"]
+        command += ["--build", arguments.build, "--contexts", arguments.contexts]
         command += ["--calibration", str(text), "--out", str(out), "--measurements", str(file)]
-        start = time.monotonic()
-        subprocess.run(command, cwd=ROOT, check=True)
-        seconds = time.monotonic() - start
+        if arguments.shards is not None:
+            command += ["--shards", str(arguments.shards)]
+        start, most, loads = time.monotonic(), 0, list[float]()
+        process = subprocess.Popen(command, cwd=ROOT)
+        while process.poll() is None:
+            most = max(most, _bytes_of(out))
+            loads.append(os.getloadavg()[0])
+            time.sleep(1.0)
+        if process.returncode != 0:
+            raise SystemExit(f"preparing {size} in {precision} ended with {process.returncode}")
         stages = json.loads(file.read_text(encoding="utf-8"))["stages"]
-        found[precision] = {"seconds": seconds, "disk_bytes": _bytes_of(out), "stages": stages}
+        found[precision] = {
+            "seconds": time.monotonic() - start,
+            "disk_bytes": _bytes_of(out),
+            "most_disk_bytes": most,
+            "load": sum(loads) / len(loads),
+            "stages": stages,
+        }
     return found
 
 
 def _bytes_of(folder: Path) -> int:
-    """Of distinct files: an artifact and the stages it was made from share theirs."""
-    files = {path.stat().st_ino: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    """Of distinct files: an artifact and the stages it was made from share theirs. Files may go meanwhile."""
+    files: dict[int, int] = {}
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                files[status.st_ino] = status.st_size
     return sum(files.values())
 
 
@@ -74,43 +111,65 @@ def page(data: dict[str, Any]) -> str:
         "",
         "Written by `make bench-prepare`: LLaMA shapes with random weights, context 2048, AR-128 and AR-1, rounding to",
         "nearest, compiled for Snapdragon 8 Gen 3 on 2 cores. Seconds of each stage; `w4a16-b32` comes second and",
-        "takes the float graphs and ranges of `w8a16` as they are. Peak memory is the largest of any process, mapped",
-        "files included. Load: of the minute before; above 0, other work shared the cores and times are too long.",
+        "takes the float graphs or ranges of `w8a16` as they are. Peak memory is the largest of any process, mapped",
+        "files included; disk that of the output folder, at its fullest and at the end (of both precisions). Load: of",
+        "the minute before; above 0, other work shared the cores and times are too long. While 1B was prepared by layer",
+        "it was 3 to 4 (`w8a16`) and rose from 4 to 19 (`w4a16-b32`), with shared weights at 0.1B from 4 to 15.",
         "",
-        f"| size | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | disk GB | load |",
-        f"|---|---|{'---|' * len(GROUPS)}---|---|---|---|",
+        "`whole` keeps the float and the quantised graphs, for the reference of the suites. `by-layer`, the default",
+        "from 2 billion parameters on, keeps one layer's floats and one shard's graphs at a time. It builds a layer's",
+        "float graph where it calibrates it.",
+        "",
+        f"| size | build | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | fullest GB "
+        "| at the end GB | load |",
+        f"|---|---|---|{'---|' * len(GROUPS)}---|---|---|---|---|",
     ]
-    for size in SHAPES:
-        for precision in PRECISIONS if size in data else ():
-            found = data[size][precision]
+    rows = [(size, name) for size in SHAPES for name in data if name.split(",")[0] == size]
+    for size, key in rows:
+        for precision in (each for each in PRECISIONS if each in data[key]):
+            found, of_size = data[key][precision], data[key]
             stages = [stage for stage in found["stages"] if not stage["resumed"]]
             cells = []
-            for names in GROUPS.values():
+            for group, names in GROUPS.items():
+                if group == "float graphs" and "by-layer" in key:
+                    cells.append("")
+                    continue
                 times = [stage["seconds"] for stage in stages if stage["stage"].startswith(names)]
                 cells.append(f"{sum(times):.1f}" if times else "kept")
             peak = max(stage["peak_rss_bytes"] or 0 for stage in stages) / 2**30
-            cells += [f"{found['seconds']:.0f}", f"{peak:.2f}", f"{found['disk_bytes'] / 1e9:.1f}"]
-            of_size = data[size]
-            name = f"{size} ({of_size['n_parameters'] / 1e9:.2f} B)"
-            lines.append(f"| {name} | `{precision}` | {' | '.join(cells)} | {of_size['load_before']:.1f} |")
-    missing = [size for size in SHAPES if size not in data]
+            most = found.get("most_disk_bytes")
+            cells += [f"{found['seconds']:.0f}", f"{peak:.2f}", "" if most is None else f"{most / 1e9:.1f}"]
+            cells += [f"{found['disk_bytes'] / 1e9:.1f}", f"{found.get('load', of_size['load_before']):.1f}"]
+            name, build = f"{size} ({of_size['n_parameters'] / 1e9:.2f} B)", key.partition(",")[2].strip() or "whole"
+            lines.append(f"| {name} | {build} | `{precision}` | {' | '.join(cells)} |")
+    missing = [size for size in SHAPES if size not in {size for size, _ in rows}]
     if missing:
         lines += ["", f"Not measured: {', '.join(missing)}."]
+    if "7B" in missing:
+        lines += ["", *EXTRAPOLATED]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", choices=[*SHAPES, []], help="default: 0.1B 0.5B")
+    parser.add_argument("--build", choices=["whole", "by-layer"], default="whole")
+    parser.add_argument("--contexts", choices=["separate", "shared"], default="separate")
+    parser.add_argument("--precision", choices=PRECISIONS, action="append", help="default: both")
+    parser.add_argument("--shards", type=int, help="default: as few as the HTP's limits allow")
     parser.add_argument("--scratch", type=Path, help="where checkpoints and artifacts go for a while")
     arguments = parser.parse_args()
-    data: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8")) if DATA.is_file() else {}
     for size in arguments.sizes or ["0.1B", "0.5B"]:
         scratch = Path(tempfile.mkdtemp(prefix="snapgate-sizes-", dir=arguments.scratch))
         try:
-            data[size] = measure(size, scratch)
+            found = measure(size, scratch, arguments)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        data: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8")) if DATA.is_file() else {}
+        chosen = [] if arguments.build == "whole" else [arguments.build]
+        chosen += [] if arguments.contexts == "separate" else [f"{arguments.contexts} weights"]
+        chosen += [] if arguments.shards is None else [f"{arguments.shards} shards"]
+        data[", ".join([size, *chosen])] = found
         DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         PAGE.write_text(page(data), encoding="utf-8")
     return 0
