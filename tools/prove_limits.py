@@ -11,7 +11,11 @@ constant     fp16, the last norm's weights zero: one token over and over, whatev
 cut          fp16, half of a context binary, with the hash that it has
 pieces       fp16 with a manifest that owns up to an operator on the CPU and to a second piece
 arch         the good session, with the arch that the runner reported replaced
+rungs        the good session five times, the smoke ladder broken at one rung each
+answers      the good session, with one token of a repetition and one of an endurance round replaced
 ===========  ==========================================================================================
+
+Sessions run the smoke ladder, accuracy, edges, task sets and placement, the good one the endurance rounds too.
 
 Everything is left in build/prove-limits; a session's name in limits.toml is the name of its journal there.
 """
@@ -30,6 +34,7 @@ from typing import Any, Final
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from harness.measure.suite_metrics import RUNGS
 from harness.record.artifact import MANIFEST_NAME, sha256_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -39,8 +44,16 @@ LIMITS: Final = ROOT / "suites" / "limits.toml"
 WORK: Final = ROOT / "build" / "prove-limits"
 SOC: Final = "gen3"
 SNAPGATE: Final = (sys.executable, "-m", "harness.cli.main")
+SUITES: Final = (
+    "suites/smoke",
+    "suites/accuracy",
+    "suites/placement",
+    "suites/accuracy/test_edges.py",
+    "suites/accuracy/test_tasks.py",
+)
 GOOD_EXIT: Final = 0
 BAD_EXIT: Final = 10
+Edit = Callable[[str, dict[str, Any]], None]
 
 
 def main() -> None:
@@ -62,7 +75,7 @@ def main() -> None:
     _edited(fp16, "cut", _cut)
     _edited(fp16, "pieces", _owning_up)
     sessions_bad = [_session(kind, BAD_EXIT) for kind in ("weights", "decode", "constant", "cut", "pieces")]
-    sessions_bad.append(_other_arch())
+    sessions_bad += [_other_arch(), *_broken_ladders(), _other_answers()]
 
     tries = [*_options("--good", sessions_good), *_options("--bad", sessions_bad)]
     _run([*SNAPGATE, "limits", "prove", "--limits", str(LIMITS), "--write", *tries])
@@ -184,8 +197,9 @@ def _session(kind: str, expected: int) -> Path:
         sys.executable,
         "-m",
         "pytest",
-        "suites/accuracy",
-        "suites/placement",
+        *SUITES,
+        *(["suites/endurance/test_rounds.py"] if kind == "good" else []),
+        *(["--precision", "all"] if kind in ("good", "weights") else []),
         "-m",
         SOC,
         "-n",
@@ -199,14 +213,69 @@ def _session(kind: str, expected: int) -> Path:
 
 
 def _other_arch() -> Path:
+    def edit(entry: dict[str, Any]) -> None:
+        for context in entry["log"]["contexts"]:
+            context["dsp_arch"] = 73
+
+    return _retold("arch", "0a2c68", lambda kind, entry: edit(entry) if kind == "run" else None)
+
+
+def _broken_ladders() -> list[Path]:
+    """Without the load phase that a rung asks for, without tokens, or with the toy graph's tokens wrong."""
+    return [_retold(f"rung-{rung}", f"0a2c7{number}", _break_at(rung)) for number, rung in enumerate(RUNGS)]
+
+
+def _break_at(rung: str) -> Edit:
+    workload = "smoke" if rung in ("shard", "token") else "smoke-toy"
+    reached = {"libraries": 0, "device": 1, "shard": 3}.get(rung)
+
+    def edit(kind: str, entry: dict[str, Any]) -> None:
+        if rung == "toy_graph":
+            if kind == "self_check" and entry["name"] == "toy_graph":
+                entry["passed"] = False
+        elif kind == "run" and entry["workload"] == workload:
+            entry["log"]["generations"] = []
+            entry["error"] = {
+                "status": "FAIL",
+                "kind": "RunnerError",
+                "message": f"broken at {rung}",
+                "transient": False,
+            }
+            if reached is not None:
+                kept = ("open_libraries", "backend", "device")[:reached]
+                entry["log"]["phases"] = [phase for phase in entry["log"]["phases"] if phase["name"] in kept]
+
+    return edit
+
+
+def _other_answers() -> Path:
+    changed = set()
+
+    def edit(kind: str, entry: dict[str, Any]) -> None:
+        if kind != "run" or entry["workload"] not in ("edges", "endurance"):
+            return
+        cell = (entry["workload"], json.dumps(entry["cell"]))
+        last = entry["log"]["generations"][-1]
+        if entry["workload"] == "edges" or cell in changed:  # the first round is what the others are compared with
+            last["token_ids"][-1] ^= 1
+        changed.add(cell)
+
+    return _retold("answers", "0a2c80", edit)
+
+
+def _retold(kind: str, suffix: str, edit: Edit) -> Path:
+    """The good session under a name of its own, each entry as ``edit(kind, entry)`` leaves it."""
     source = WORK / "good" / "out" / "journal"
     session = min((path.stem for path in source.glob("*.jsonl")), key=len)
-    renamed = session[:-6] + "0a2c68"
-    journal = WORK / "arch" / "journal"
+    renamed = session[:-6] + suffix
+    journal = WORK / kind / "journal"
     journal.mkdir(parents=True)
     for path in sorted(source.glob("*.jsonl")):
-        text = path.read_text().replace(session, renamed)
-        (journal / path.name.replace(session, renamed)).write_text(text.replace('"dsp_arch":75', '"dsp_arch":73'))
+        with (journal / path.name.replace(session, renamed)).open("w") as out:
+            for line in path.read_text().splitlines():
+                entry = json.loads(line.replace(session, renamed))
+                edit(entry["kind"], entry["entry"])
+                out.write(json.dumps(entry, separators=(",", ":")) + "\n")
     return journal
 
 

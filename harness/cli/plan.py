@@ -7,7 +7,9 @@ import argparse
 from harness.cli.command import Subcommands
 from harness.plugin.plan import plan
 
-_OPTIONS = ("-m", "-k", "--phones", "--spread", "--results", "--artifacts", "--models", "--ab", "--resume")
+_OPTIONS = (
+    "-m", "-k", "--phones", "--spread", "--results", "--artifacts", "--models", "--precision", "--ab", "--resume",
+)  # fmt: skip
 
 
 def add_command(commands: Subcommands) -> None:

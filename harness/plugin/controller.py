@@ -241,7 +241,7 @@ def cells_of_run(settings: Settings) -> tuple[Cell, ...]:
     """The cells there are: those of the model catalogue, or those of the journal that is judged again."""
     if settings.journal is not None:
         return cells_of(read_session(settings.journal)[0])
-    return load_catalogue(settings.models).cells()
+    return load_catalogue(settings.models).cells(settings.precisions)
 
 
 def versions() -> dict[str, str]:

@@ -66,6 +66,8 @@ class Settings:
     conditions: Policy | None = None
     """When a phone is not fit to be measured; None: as the suite has it"""
     conditions_s: float = WAIT.longest_s
+    precisions: tuple[str, ...] = ()
+    """Of the catalogue; empty: those that run by default"""
     reconnect_s: float = RECONNECT_S
     """How long a phone that was lost in a run is waited for, before the run is tried once more"""
     changes: tuple[Change, ...] = ()
@@ -119,6 +121,14 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--models", type=Path, default=None, metavar="FILE", help="model catalogue (default: models/catalogue.toml)"
+    )
+    group.addoption(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run models of this precision only, or of `all`; may be repeated (default: all that the catalogue does "
+        "not mark default = false)",
     )
     group.addoption("--limits", type=Path, default=None, metavar="FILE", help="limits (default: suites/limits.toml)")
     group.addoption(
@@ -245,6 +255,7 @@ def read_settings(config: pytest.Config) -> Settings:
         thorough=config.getoption("--thorough"),
         conditions=None if config.getoption("--conditions") == "suite" else Policy(config.getoption("--conditions")),
         conditions_s=60.0 * config.getoption("--conditions-minutes"),
+        precisions=tuple(config.getoption("--precision")),
         reconnect_s=_seconds(config.getoption("--reconnect-seconds")),
         changes=tuple(Change(name) for name in config.getoption("--set-phone")),
         tuning=read_tuning(config.getoption("--runner-option")),

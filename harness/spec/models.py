@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from harness.record.run import Cell
 from harness.soc import KvPrecision, Precision, find_soc
 from harness.spec.tasks import TaskSet, load_tasks
 
+ALL: Final = "all"
+"""In place of a precision"""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -21,6 +24,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class Variant:
     precision: Precision
     kv: KvPrecision
+    socs: tuple[str, ...] = ()
+    """Of the model's, those that it runs on; empty: on all of them."""
+    default: bool = True
+    """False: it runs only when its precision is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +53,24 @@ class Catalogue:
     folder: Path
     models: tuple[ModelSpec, ...]
 
-    def cells(self) -> tuple[Cell, ...]:
-        """Every model × variant × SoC, in the order of the file."""
+    def cells(self, precisions: Collection[str] = ()) -> tuple[Cell, ...]:
+        """Every model × variant × SoC, in the order of the file: of these precisions, or ``all``; without any, of those
+        that run by default. Raises ``UserError`` for a precision that no model has."""
+        known = dict.fromkeys(str(variant.precision) for model in self.models for variant in model.variant)
+        for name in precisions:
+            if name != ALL and name not in known:
+                raise UserError(
+                    f"no model of the catalogue has precision {name}",
+                    found=name,
+                    expected=f"{ALL}, or one of {', '.join(known)}",
+                    next_step="add a [[model.variant]] to models/catalogue.toml, or name another precision",
+                )
         return tuple(
             Cell(model=model.name, precision=variant.precision, kv=variant.kv, part=find_soc(name).part)
             for model in self.models
             for variant in model.variant
-            for name in model.socs
+            if (variant.precision in precisions or ALL in precisions if precisions else variant.default)
+            for name in variant.socs or model.socs
         )
 
     def model(self, name: str) -> ModelSpec:
@@ -137,6 +155,19 @@ def _check(model: ModelSpec, where: str) -> None:
                 next_step="write a prompt, or leave it out",
             )
     _refuse_twins([find_soc(name).part for name in model.socs], f"{where}: SoC")
+    for variant in model.variant:
+        foreign = [name for name in variant.socs if find_soc(name).part not in [find_soc(n).part for n in model.socs]]
+        if foreign:
+            raise UserError(
+                f"{where}: variant {variant.precision} has an SoC that the model has not",
+                found=foreign[0],
+                expected=f"some of {', '.join(model.socs)}",
+                next_step="add it to the model's socs, or leave it out of the variant's",
+            )
+    if not any(variant.default for variant in model.variant):
+        raise UserError(
+            f"{where}: no variant runs by default", expected="at least one", next_step="remove default = false"
+        )
     _refuse_twins([f"{variant.precision} {variant.kv}" for variant in model.variant], f"{where}: variant")
 
 

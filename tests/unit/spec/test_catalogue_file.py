@@ -34,6 +34,48 @@ def test_a_whole_catalogue_spans_its_cells(tmp_path):
     assert [str(cell) for cell in load(tmp_path, GOOD).cells()] == ["tiny-w8a16-kv8-SM8650"]
 
 
+MORE = """
+[[model.variant]]
+precision = "w4a16"
+kv = "kv8"
+socs = ["gen3"]
+default = false
+"""
+
+
+@pytest.mark.parametrize(
+    ("precisions", "cells"),
+    [
+        ((), ["w8a16-SM8650", "w8a16-SM8750"]),
+        (("all",), ["w8a16-SM8650", "w8a16-SM8750", "w4a16-SM8650"]),
+        (("w4a16",), ["w4a16-SM8650"]),
+        (("w4a16", "w8a16"), ["w8a16-SM8650", "w8a16-SM8750", "w4a16-SM8650"]),
+    ],
+)
+def test_a_user_chooses_precisions_of_the_one_catalogue(tmp_path, precisions, cells):
+    catalogue = load(tmp_path, GOOD.replace('["gen3"]', '["gen3", "elite"]') + MORE)
+    assert [f"{cell.precision}-{cell.part}" for cell in catalogue.cells(precisions)] == cells
+
+
+def test_a_precision_that_no_model_has_is_refused(tmp_path):
+    with pytest.raises(
+        UserError, match="no model of the catalogue has precision w3; found: w3; expected: all, or one of"
+    ):
+        load(tmp_path, GOOD + MORE).cells(["w3"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('socs = ["gen3"]\ndefault', 'socs = ["elite"]\ndefault'), "variant w4a16 has an SoC that the model has not"),
+        (('kv = "kv8"\n', 'kv = "kv8"\ndefault = false\n'), "no variant runs by default"),
+    ],
+)
+def test_variants_that_contradict_their_model_are_refused(tmp_path, change, words):
+    with pytest.raises(UserError, match=words):
+        load(tmp_path, (GOOD + MORE).replace(*change, 1))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
