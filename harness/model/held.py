@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.model.architecture import Role
 from harness.model.checkpoint import Checkpoint
 from harness.model.graph import query_factor, weight_name
+from harness.model.weight_source import QuantizedTensor
 from harness.model.weights import FixedWeight, LaidOver
 
 MATRICES: Final = (Role.QUERY, Role.KEY, Role.VALUE, Role.OUTPUT, Role.GATE, Role.UP, Role.DOWN)
@@ -27,28 +28,70 @@ class HeldGrid:
     """(blocks, outputs)"""
 
 
-def held_grids(checkpoint: Checkpoint, block: int | None, layers: range | None = None) -> dict[str, HeldGrid]:
+class HeldGrids(Mapping[str, HeldGrid]):
     """By the name of the graph's initialiser, every four-bit weight whose grid fits symmetric blocks exactly.
 
-    ``block``: inputs that share a scale; None is all of a column. ``layers``: default all. What the graph folds into a
-    weight is folded into its scales.
+    Each is read from the checkpoint when it is asked for: no more than one is in memory. ``block``: inputs that share a
+    scale; None is all of a column. ``layers``: default all. What the graph folds into a weight is folded into its
+    scales.
     """
-    held = {}
-    for layer in range(checkpoint.facts.n_layers) if layers is None else layers:
-        for role in MATRICES:
-            tensor = checkpoint.quantized(role, layer)
-            if tensor is None:
-                continue
-            width = tensor.values.shape[1] if block is None else block
-            if tensor.why_not_blocks(width) is not None:
-                continue
-            factor = np.float32(query_factor(checkpoint) if role is Role.QUERY else 1.0)
-            middle = np.int8(1 << (tensor.bits - 1))
-            held[weight_name(layer, role)] = HeldGrid(
-                steps=np.ascontiguousarray(tensor.values.T).astype(np.int8) - middle,
-                scales=np.ascontiguousarray(tensor.scales[:, tensor.groups[::width]].T) * factor,
-            )
-    return held
+
+    def __init__(self, checkpoint: Checkpoint, block: int | None, layers: range | None = None) -> None:
+        self._checkpoint, self._block = checkpoint, block
+        layers = range(checkpoint.facts.n_layers) if layers is None else layers
+        self._at = {
+            weight_name(layer, role): (role, layer) for layer in layers for role in MATRICES if self._fits(role, layer)
+        }
+
+    def __getitem__(self, name: str) -> HeldGrid:
+        role, layer = self._at[name]
+        tensor = self._checkpoint.quantized(role, layer)
+        if tensor is None:
+            raise KeyError(name)
+        factor = np.float32(query_factor(self._checkpoint) if role is Role.QUERY else 1.0)
+        middle = np.int8(1 << (tensor.bits - 1))
+        return HeldGrid(
+            steps=np.ascontiguousarray(tensor.values.T).astype(np.int8) - middle,
+            scales=np.ascontiguousarray(tensor.scales[:, tensor.groups[:: self._width(tensor)]].T) * factor,
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def _fits(self, role: Role, layer: int) -> bool:
+        tensor = self._checkpoint.quantized(role, layer)
+        return tensor is not None and tensor.why_not_blocks(self._width(tensor)) is None
+
+    def _width(self, tensor: QuantizedTensor) -> int:
+        return tensor.values.shape[1] if self._block is None else self._block
+
+
+class _Kept(Mapping[str, FixedWeight]):
+    """Those grids that are asked for, as weights."""
+
+    def __init__(self, grids: HeldGrids, names: Iterable[str]) -> None:
+        self._grids, self._names = grids, dict.fromkeys(name for name in names if name in grids)
+
+    def __getitem__(self, name: str) -> FixedWeight:
+        if name not in self._names:
+            raise KeyError(name)
+        grid = self._grids[name]
+        return FixedWeight(steps=grid.steps, scales=grid.scales)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def keep_grids(
@@ -60,8 +103,9 @@ def keep_grids(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Mapping[str, FixedWeight]:
     """``rounded``, the checkpoint's own integers in the place of those that it holds on a grid that fits."""
-    held = held_grids(checkpoint, block, layers)
-    kept = {name: FixedWeight(steps=grid.steps, scales=grid.scales) for name, grid in held.items() if name in rounded}
+    if not rounded:
+        return rounded
+    kept = _Kept(HeldGrids(checkpoint, block, layers), rounded)
     if kept:
         progress(f"{len(kept)} of {len(rounded)} four-bit weights keep the checkpoint's own integers")
     return LaidOver(kept, rounded)

@@ -243,7 +243,7 @@ def test_a_missing_part_is_refused(packed: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("size", [32, 64, 128])
 def test_a_grid_that_fits_becomes_blocks_without_rounding(packed: Callable[..., Path], size: int) -> None:
-    held_grids = pytest.importorskip("harness.model.held").held_grids
+    held_grids = pytest.importorskip("harness.model.held").HeldGrids
     checkpoint = wide(packed, size, [at // size for at in range(128)])
     grid = held_grids(checkpoint, 32)["layer0_down_weight"]
     assert grid.steps.shape == (128, 32)
@@ -254,7 +254,7 @@ def test_a_grid_that_fits_becomes_blocks_without_rounding(packed: Callable[..., 
 
 
 def test_what_is_folded_into_the_query_is_folded_into_its_scales(packed: Callable[..., Path]) -> None:
-    held_grids = pytest.importorskip("harness.model.held").held_grids
+    held_grids = pytest.importorskip("harness.model.held").HeldGrids
     graph = pytest.importorskip("harness.model.graph")
     from onnx import numpy_helper
 
@@ -268,11 +268,11 @@ def test_what_is_folded_into_the_query_is_folded_into_its_scales(packed: Callabl
 
 
 def test_a_grid_that_does_not_fit_is_left_out(packed: Callable[..., Path]) -> None:
-    held_grids = pytest.importorskip("harness.model.held").held_grids
+    held_grids = pytest.importorskip("harness.model.held").HeldGrids
     assert "layer0_down_weight" not in held_grids(wide(packed, 32, [at % 4 for at in range(128)]), 32)
 
 
 def test_one_scale_a_column_holds_only_one_group(packed: Callable[..., Path]) -> None:
-    held_grids = pytest.importorskip("harness.model.held").held_grids
+    held_grids = pytest.importorskip("harness.model.held").HeldGrids
     assert list(held_grids(wide(packed, 64, [at // 64 for at in range(128)]), None)) == ["layer0_query_weight"]
     assert len(held_grids(wide(packed, 128, [0] * 128), None)) == 2
