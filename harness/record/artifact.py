@@ -8,6 +8,7 @@ Layout of the folder::
     embeddings.bin          float32 (vocabulary, hidden); only where the graphs take ``input_embeds``
     tokenizer.json          as in the checkpoint
     reference/              ONNX graphs for the host reference: fp32_ar64.onnx, graph_ar64.onnx, fp32_ar1.onnx, ...
+                            (none where a large model was prepared layer by layer)
 
 Shards: a model too large for one context is cut between layers. Graphs of equal ``n_tokens`` are then the shards of one
 step and run in the order in which ``contexts`` lists them (``ar64_shard1.bin``, ``ar64_shard2.bin``, ...). An output of
@@ -199,7 +200,7 @@ class ArtifactManifest:
     """Path below the artifact folder to sha256: every file but the manifest itself."""
     quality: tuple[PerplexityFigure, ...]
     accuracy: AccuracyFigures | None = None
-    """None: not measured, for want of held-out text."""
+    """None: not measured, for want of held-out text or of a whole model."""
     notes: tuple[str, ...] = ()
     """What the checkpoint's files contradict or leave doubtful, in sentences; nothing of it stopped the preparation."""
     defects: tuple[str, ...] = ()
