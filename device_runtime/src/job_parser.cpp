@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 
 namespace snapgate {
@@ -224,7 +225,7 @@ Sampling read_sampling(const json& object, const std::string& path) {
         }
         return value;
     };
-    constexpr double kBelowZero = -1e-300;
+    constexpr double kBelowZero = -std::numeric_limits<double>::denorm_min(); // nothing lies between it and 0
     sampling.temperature = number("temperature", 1, kBelowZero, 1e6, "0 (greedy) to 1000000");
     sampling.top_p = number("top_p", 1, 0, 1, "more than 0 and at most 1");
     sampling.repetition_penalty = number("repetition_penalty", 1, 0, 1e6, "more than 0 and at most 1000000");

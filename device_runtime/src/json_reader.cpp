@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMaxDepth = 16; // a job is 7 deep
 constexpr std::size_t kMaxShown = 80;
+constexpr std::size_t kMaxReason = 300; // a parser's message repeats what it read, of any length
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
@@ -61,7 +62,7 @@ nlohmann::json parse_json(const std::string& text) {
     try {
         return nlohmann::json::parse(text, check);
     } catch (const nlohmann::json::exception& error) {
-        refuse("job", "the job is not JSON", error.what(), "a JSON document");
+        refuse("job", "the job is not JSON", std::string(error.what()).substr(0, kMaxReason), "a JSON document");
     }
 }
 

@@ -36,7 +36,7 @@ Integer read_integer(const nlohmann::json& value, const std::string& path, Integ
         }
     } else if (value.is_number_integer() && std::numeric_limits<Integer>::is_signed) {
         const auto number = value.get<std::int64_t>(); // negative: nlohmann keeps the others unsigned
-        if (number >= static_cast<std::int64_t>(lowest)) {
+        if (number >= static_cast<std::int64_t>(lowest) && number <= static_cast<std::int64_t>(highest)) {
             return static_cast<Integer>(number);
         }
     }

@@ -84,7 +84,7 @@ std::int32_t Sampler::choose(const LogitsRow& row) noexcept {
         return argmax(row);
     }
     const double greatest = best->logit / (settings_.temperature > 0 ? settings_.temperature : 1);
-    if (settings_.temperature <= 0) {
+    if (settings_.temperature <= 0 || !std::isfinite(greatest)) { // so near to 0 that the quotient overflows
         return static_cast<std::int32_t>(best->id);
     }
     for (std::size_t i = 0; i < n; ++i) {

@@ -2,7 +2,8 @@
 //
 //   1. repetition penalty: a positive logit of a token seen before (prompt or generated) is divided by it, a negative
 //      one multiplied
-//   2. temperature: every logit is divided by it; 0 chooses the greatest logit, the lowest id on a tie, and ends here
+//   2. temperature: every logit is divided by it; 0, or one so low that the greatest quotient is infinite, chooses the
+//      greatest logit, the lowest id on a tie, and ends here
 //   3. top k: only the k greatest stay, lower ids first on a tie; 0 keeps all
 //   4. top p: of these, in falling order, only as many as are needed for a share of p of the probability
 //   5. one is drawn in proportion to its probability, by a number u of [0, 1): the first in falling order (by id where

@@ -1,5 +1,6 @@
 #include "fixtures.h"
 #include "job.h"
+#include "json_reader.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -209,6 +210,33 @@ TEST_CASE("text that is no JSON, or nested without end, is refused") {
         REQUIRE_FALSE(parsed);
         CHECK(parsed.fault().code == ExitCode::kJobInvalid);
     }
+}
+
+TEST_CASE("a refusal repeats no more of a text than a reader needs") {
+    for (const std::string& text : {"\"" + std::string(1000000, 'a'), std::string(1000000, '1') + "x",
+                                    "{\"" + std::string(1000000, 'k') + "\": 1}"}) {
+        const auto parsed = parse_job(text);
+        REQUIRE_FALSE(parsed);
+        CHECK(parsed.fault().code == ExitCode::kJobInvalid);
+        CHECK(parsed.fault().where.size() + parsed.fault().found.size() <= 400);
+    }
+}
+
+TEST_CASE("an integer keeps both its bounds, also below zero") {
+    const auto read = [](std::int64_t value) { return read_integer<std::int32_t>(json(value), "job.x", -10, -5); };
+    CHECK(read(-10) == -10);
+    CHECK(read(-5) == -5);
+    for (const std::int64_t outside : {-11, -4, -1, 0, 7}) {
+        CHECK_THROWS_AS(read(outside), JsonRefusal);
+    }
+}
+
+TEST_CASE("a temperature below zero is refused, however near") {
+    json job = job_json();
+    job["prompts"][0]["sampling"] = {{"temperature", -1e-310}};
+    check_invalid(job, "job.prompts[0].sampling.temperature");
+    job["prompts"][0]["sampling"] = {{"temperature", 0.0}};
+    CHECK(parse_job(job.dump()));
 }
 
 TEST_CASE("a prompt that contradicts itself is refused") {

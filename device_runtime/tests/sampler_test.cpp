@@ -137,3 +137,10 @@ TEST_CASE("NaN is never drawn, and a row that is no distribution gives its argma
     CHECK(counts(Row({nan, nan}), {1, 0, 1, 1, 7}, 10) == std::vector<int>{10, 0});
     CHECK(counts(Row({0, infinity}), {1, 2, 0.5, 1, 7}, 10) == std::vector<int>{0, 10});
 }
+
+TEST_CASE("a temperature next to 0 is greedy, also where a quotient overflows") {
+    CHECK(counts(Row({1, 30, 2}), {1e-310, 0, 1, 1, 7}, 10) == std::vector<int>{0, 10, 0});
+    CHECK(counts(Row({1, 30, 2}), {1e-310, 3, 0.9, 1, 7}, 10) == std::vector<int>{0, 10, 0});
+    CHECK(counts(Row({-30, -1, -20}), {1e-310, 0, 1, 1, 7}, 10) == std::vector<int>{0, 10, 0});
+    CHECK(counts(Row({1, 30, 2}), {1e-3, 0, 1, 1, 7}, 10) == std::vector<int>{0, 10, 0});
+}
