@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from harness.record.run import RunRecord
 from harness.record.runner import Memory
+
+DMA_BUF: Final = "runner dma-buf"
+"""Name of the series of ``harness.device.sensors``"""
 
 
 def peak_rss_bytes(readings: Iterable[Memory]) -> int | None:
@@ -19,3 +24,18 @@ def peak_rss_bytes(readings: Iterable[Memory]) -> int | None:
         if reading.vm_rss_bytes is not None:
             found.append(reading.vm_rss_bytes + (reading.vm_swap_bytes or 0))
     return max(found, default=None)
+
+
+def steady_rss_bytes(readings: Iterable[Memory]) -> int | None:
+    """VmRSS + VmSwap at the end of the run; None when the kernel does not say."""
+    end = [r for r in readings if r.at == "end" and r.vm_rss_bytes is not None]
+    return (end[-1].vm_rss_bytes or 0) + (end[-1].vm_swap_bytes or 0) if end else None
+
+
+def of_free_ram_percent(run: RunRecord) -> float | None:
+    """The runner's peak and the dma-buf behind it, over what the phone had available before; None if unknown."""
+    peak, free = peak_rss_bytes(run.log.memory), run.conditions.memory_available_bytes
+    if peak is None or not free:
+        return None
+    shared = [v for s in run.sensors if s.name == DMA_BUF for v in s.values if v is not None]
+    return 100.0 * (peak + max(shared, default=0.0)) / free

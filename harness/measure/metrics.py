@@ -149,6 +149,21 @@ _MEMORY = (
         "Memory of the DSP and of other processes is not in it.",
     ),
     exact(
+        "steady_rss_bytes",
+        "bytes",
+        Family.MEMORY,
+        "lower",
+        "VmRSS + VmSwap of the runner after the last generation, the model still loaded; the largest of all runs.",
+    ),
+    exact(
+        "of_free_ram_percent",
+        "percent",
+        Family.MEMORY,
+        "lower",
+        "peak_rss_bytes of a run, and the most dma-buf memory that was read behind its descriptors, over the phone's "
+        "MemAvailable just before the run; the largest of all runs. At 100 the phone has to swap or kill something.",
+    ),
+    exact(
         "kv_pool_bytes",
         "bytes",
         Family.MEMORY,

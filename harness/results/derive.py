@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.journal import Journal, NotCovered
 from harness.measure import selfcheck
-from harness.measure.memory import peak_rss_bytes
+from harness.measure.memory import of_free_ram_percent, peak_rss_bytes, steady_rss_bytes
 from harness.measure.metrics import METRICS, THERMAL_DOMAINS
 from harness.measure.thermal import temperatures
 from harness.record.comparison import Leg, LogitsComparison, SelfCheck, TaskScore, WindowScores
@@ -185,6 +185,8 @@ def _memory_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     return present(
         [
             ("peak_rss_bytes", _largest(runs, lambda run: peak_rss_bytes(run.log.memory))),
+            ("steady_rss_bytes", _largest(runs, lambda run: steady_rss_bytes(run.log.memory))),
+            ("of_free_ram_percent", _largest(runs, of_free_ram_percent)),
             ("kv_pool_bytes", _largest(runs, lambda run: run.log.buffers.kv_pool_bytes if run.log.buffers else None)),
             (
                 "heap_allocations",

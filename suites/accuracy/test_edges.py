@@ -9,7 +9,8 @@ pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("edges_run")]
 
 def test_prompts_around_a_chunk_and_a_whole_context_are_near_fp32(verdict):
     """1, N-1, N, N+1, 2N and context-length tokens. One token, and one more than a chunk, leave all other rows of the
-    graph masked."""
+    graph padding; the first chunk has an empty cache, so all columns left of it are masked. The runner pads nothing on
+    the left and masks no row throughout (``device_runtime/src/attention_mask.h``)."""
     verdict("edge_snr_db")
 
 

@@ -11,6 +11,14 @@ def test_peak_memory_of_the_runner(verdict):
     verdict("peak_rss_bytes")
 
 
+def test_steady_memory_of_the_runner(verdict):
+    verdict("steady_rss_bytes")
+
+
+def test_fit_in_the_free_memory_of_the_phone(verdict):
+    verdict("of_free_ram_percent")
+
+
 def test_size_of_the_kv_pool(verdict):
     verdict("kv_pool_bytes")
 

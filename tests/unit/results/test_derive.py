@@ -11,7 +11,7 @@ import pytest
 from harness.journal import Journal, NotCovered
 from harness.measure.metrics import METRICS
 from harness.record.comparison import Leg, LogitsComparison, SelfCheck, WindowScores
-from harness.record.run import RunError
+from harness.record.run import RunError, SensorSeries
 from harness.record.verdict import Limit
 from harness.record.vocabulary import Family, Source, Status
 from harness.results.derive import derive
@@ -420,3 +420,19 @@ def test_two_phones_of_a_cell_are_measured_apart(make, runs):
     other = dataclasses.replace(runs[1], device=dataclasses.replace(make.device(), serial="P2"))
     found = [m for m in derive(Journal(runs=(runs[0], other))) if m.metric == "decode_tps"]
     assert [(m.serial, m.run_ids) for m in found] == [("P2", ("s-1",)), ("SYNTHETIC-1", ("s-0",))]
+
+
+def test_the_runner_is_set_against_the_memory_that_was_free(make):
+    """170 MB at the end; peak 180 MB and 464 MB of dma-buf are 10 % of 6.44 GB."""
+    run = make.three_runs("s", make.STEADY)[0]
+    shared = SensorSeries(
+        name="runner dma-buf", domain="memory", unit="bytes", state="ok", monotonic_ns=(1, 2, 3),
+        values=(None, 464_000_000.0, 1.0),
+    )  # fmt: skip
+    free = dataclasses.replace(run.conditions, memory_available_bytes=6_440_000_000)
+    run = dataclasses.replace(run, sensors=(shared,), conditions=free)
+    found = {m.metric: m for m in derive(Journal(runs=(run,)))}
+    assert found["steady_rss_bytes"].value == 170_000_000
+    assert found["of_free_ram_percent"].value == pytest.approx(10.0)
+    unknown = dataclasses.replace(run, conditions=dataclasses.replace(free, memory_available_bytes=None))
+    assert "of_free_ram_percent" not in {m.metric for m in derive(Journal(runs=(unknown,)))}
