@@ -258,7 +258,12 @@ class LayerBuilder(Builder):
         text: CalibrationText | None,
     ) -> ShardBinaries:
         make = partial(self._quantise_shard, shard, table)
-        ready = partial(self.stages.folder, _shard_stage(shard.number), shard.decided_by, make)
+        made: list[Stage] = []
+
+        def ready() -> None:
+            if not made:
+                made.append(self.stages.folder(_shard_stage(shard.number), shard.decided_by, make))
+
         return ShardBinaries(
             plan=self.plan,
             facts=self.checkpoint.facts,
