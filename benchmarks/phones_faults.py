@@ -24,6 +24,7 @@ from harness.virtual.lab import VirtualPhone
 STAGES: Final = ("discover", "push", "start", "prefill", "decode", "pull", "record")
 LONGEST_S: Final = 8.0
 """Of any other command or silent transfer: so long a hung one holds up a case."""
+SKELETON: Final = "libQnnHtpV75Skel.so"
 _RUNNER: Final = "real-snapgate-runner"
 NEVER: Final = "$^"
 _AWAY: Final = r"(went away; .*|is gone; .*)"
@@ -40,6 +41,7 @@ _CLAIMS: Final = {
     r"noexec|not executable": ("noexec",),
     r"lack of memory": ("runner killed for memory", "another app killed for memory"),
     r"LIBRARY_LOAD": ("library gone",),
+    r"DEVICE_FAILED": ("skeleton gone",),
     r"damaged": ("corrupted push", "corrupted pull", "garbage in a shell"),
     r"cut short": ("truncated push", "truncated pull"),
     r"not finished in time": ("hung shell",),
@@ -223,7 +225,16 @@ FAULTS: Final[tuple[Fault, ...]] = (
         strike=lambda p, _: p.kill_for_memory("com.other.app", kill=False),
         cause=NEVER,
     ),
-    Fault(name="library gone", strike=_remove("libQnnHtp.so"), cause="LIBRARY_LOAD: a QNN library is missing"),
+    Fault(
+        name="library gone",
+        strike=_remove("libQnnHtp.so"),
+        cause="libs/libQnnHtp.so is gone from the phone; LIBRARY_LOAD: a QNN library is missing",
+    ),
+    Fault(
+        name="skeleton gone",
+        strike=_remove(SKELETON),
+        cause=f"libs/{SKELETON} is gone from the phone; DEVICE_FAILED: the NPU session did not open",
+    ),
     Fault(name="log wraps", strike=lambda p, _: p.wrap_log(200), cause=NEVER),
 )
 

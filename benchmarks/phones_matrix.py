@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from phones_faults import LONGEST_S, Case, Outcome, Striker, judge_case
+from phones_faults import LONGEST_S, SKELETON, Case, Outcome, Striker, judge_case
 
 from harness.device.adb import Adb, AdbDevice
 from harness.device.fitness import Demand
@@ -29,6 +29,7 @@ from harness.record.artifact import sha256_of
 from harness.record.job import Logits, Prompt
 from harness.record.run import RunRecord
 from harness.run.execute import execute
+from harness.run.libraries import RuntimeFiles
 from harness.run.workload import Workload
 from harness.virtual.lab import VirtualLab
 
@@ -41,6 +42,7 @@ WORKLOAD: Final = Workload(
 _SHIM: Final = """#!/system/bin/sh
 # {nonce}
 export FAKE_QNN_DELAY=graphExecute:{delay_ms} FAKE_QNN_TRACE=trace.txt
+[ -e ./libs/{skeleton} ] || export FAKE_QNN_FAIL=deviceCreate:1:14001
 exec ./libs/real-snapgate-runner "$@"
 """
 _DELAY_MS: Final = 250
@@ -161,7 +163,7 @@ class Matrix:
         results = self._folder / "out"
         shim = self._folder / f"shim{self._n_runs}"
         slowed = case is not None and case.stage in _SLOWED
-        shim.write_text(_SHIM.format(delay_ms=_DELAY_MS if slowed else 0, nonce=self._n_runs))
+        shim.write_text(_SHIM.format(delay_ms=_DELAY_MS if slowed else 0, nonce=self._n_runs, skeleton=SKELETON))
         journal = _Journal(results / "journal" / self._journal_name)
         journal.struck = struck
         stop = threading.Event()
@@ -183,7 +185,7 @@ class Matrix:
                         results_dir=results,
                         journal=journal,
                         reconnect_s=6.0,
-                        runtime=self._model.runtime(shim),
+                        runtime=self._runtime(shim),
                     ),
                     None,
                 )
@@ -192,6 +194,13 @@ class Matrix:
         finally:
             stop.set()
             journal.close()
+
+    def _runtime(self, shim: Path) -> RuntimeFiles:
+        """With a file in the place of the DSP's library, without which the stand-in opens no session."""
+        skeleton = self._folder / SKELETON
+        skeleton.write_text("skeleton\n")
+        runtime = self._model.runtime(shim)
+        return replace(runtime, libraries=(*runtime.libraries, StoredFile.of(skeleton, f"libs/{SKELETON}")))
 
     def _lease(self) -> LeasedPhone:
         found = discover(self._lab.adb_host, self._lab.adb_port)

@@ -163,6 +163,9 @@ def choose_base(residents: Iterable[Resident], file: StoredFile) -> Resident | N
     return max(bases, key=lambda r: r.last_used, default=None)
 
 
+_GONE: Final = 'while read -r place; do [ -e "$1/$place" ] || echo "$place"; done'
+
+
 class PhoneStore:
     """The store of one leased phone. One instance lives as long as the lease."""
 
@@ -239,6 +242,15 @@ class PhoneStore:
         listing = "".join(f"{file.sha256} {file.name} {file.place}\n" for file in files)
         self._check(self._device.script(_LINK, folder, self._store, stdin=listing.encode(), what=what), what)
         return folder
+
+    def gone(self, folder: PurePosixPath, files: Sequence[StoredFile]) -> tuple[str, ...]:
+        """Which of ``files`` a run folder does not lead to any more: somebody has emptied the store."""
+        what = "look for the files of the run"
+        listing = "".join(f"{file.place}\n" for file in files)
+        result = self._device.script(_GONE, folder, stdin=listing.encode(), what=what)
+        self._check(result, what)
+        missing = frozenset(result.text.splitlines())
+        return tuple(str(file.place) for file in files if str(file.place) in missing)
 
     def remove_run_folder(self, run_id: str) -> None:
         what = f"remove the run folder {run_id}"

@@ -81,6 +81,12 @@ class Attempt:
     error: RunError | None = None
     transient: bool = False
     files: list[str] = field(default_factory=list)
+    states: dict[str, None] = field(default_factory=dict)
+    """As which the phone was listed when it was away, in order"""
+
+    def saw(self, state: str) -> None:
+        self.states.pop(state, None)
+        self.states[state] = None
 
 
 def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
@@ -112,10 +118,10 @@ def try_once(plan: Plan, attempt: Attempt, *, number: int) -> None:
         attempt.error = RunError(status=Status.INFRA, kind="HostError", message=text)
     finally:
         with contextlib.suppress(InfraError, HostError):
-            _tidy(phone, name)
+            _tidy(phone, name, attempt)
 
 
-def _tidy(phone: LeasedPhone, name: str) -> None:
+def _tidy(phone: LeasedPhone, name: str, attempt: Attempt) -> None:
     """Leave the phone as it was found. A cable that was pulled and put back needs a moment first."""
 
     def leave() -> None:
@@ -126,7 +132,7 @@ def _tidy(phone: LeasedPhone, name: str) -> None:
     try:
         leave()
     except InfraError:
-        if phone.device.wait(_BACK_S):
+        if phone.device.wait(_BACK_S, seen=attempt.saw):
             leave()
 
 
@@ -191,9 +197,20 @@ def _run_and_pull(plan: Plan, attempt: Attempt, name: str) -> None:
         conditions=attempt.conditions,
     )
     attempt.error, attempt.transient = judgement.error, judgement.transient
-    if judgement.transient and attempt.log.fault is not None:
+    if attempt.error is not None and (gone := _gone(plan, remote)):
+        text = f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone from the phone; {attempt.error.message}"
+        attempt.error = RunError(status=Status.INFRA, kind="TransferError", message=text)
+        attempt.transient = True
+    elif judgement.transient and attempt.log.fault is not None:
         # FILE_MISSING or HASH_MISMATCH: what the store holds is not what was pushed.
         phone.store.forget(plan.files)
+
+
+def _gone(plan: Plan, remote: PurePosixPath) -> tuple[str, ...]:
+    """Files without which no runner works, whatever it then says. None if the phone cannot be asked."""
+    with contextlib.suppress(InfraError, HostError):
+        return plan.phone.store.gone(remote, plan.files)
+    return ()
 
 
 def refuse_reboot(phone: LeasedPhone, boot_id: str, cause: InfraError | None = None) -> None:

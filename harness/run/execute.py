@@ -228,12 +228,11 @@ def _phone_is_back(
     progress(f"waiting up to {wait_s:.0f} s for phone {phone.facts.serial}")
     began = time.monotonic()
     deadline = began + wait_s
-    states: dict[str, None] = {}
     before = attempt.boot_id or phone.facts.boot_id
     while True:
         try:
-            if not phone.device.wait(deadline - time.monotonic(), seen=lambda state: states.update({state: None})):
-                return False, f"; not back after {wait_s:.0f} s: state '{next(reversed(states), 'gone')}'"
+            if not phone.device.wait(deadline - time.monotonic(), seen=attempt.saw):
+                return False, f"; not back after {wait_s:.0f} s: state '{next(reversed(attempt.states), 'gone')}'"
             booted = phone.device.run(["getprop", "sys.boot_completed"], timeout_s=10, what="wait for the phone")
             if booted.text.strip() == "1":
                 # It may be another phone by now, or another host's: nothing of theirs is cleared away.
@@ -241,8 +240,10 @@ def _phone_is_back(
                 phone.lease.renew()
                 phone.store.clean()
                 rebooted = now.boot_id != before
-                away = rebooted or states or (attempt.error is not None and attempt.error.kind == "PhoneLostError")
-                return True, _returned(states, time.monotonic() - began, rebooted=rebooted) if away else ""
+                away = (
+                    rebooted or attempt.states or (attempt.error is not None and attempt.error.kind == "PhoneLostError")
+                )
+                return True, _returned(attempt.states, time.monotonic() - began, rebooted=rebooted) if away else ""
         except LeaseError as exc:
             return False, f"; then {exc.what}: {exc.found}"
         except InfraError as exc:

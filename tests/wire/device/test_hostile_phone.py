@@ -110,6 +110,15 @@ def test_the_stand_in_gives_a_whole_run(run: Callable[..., RunRecord], device: A
     assert left_behind(device) == ""
 
 
+def test_a_file_that_goes_from_the_store_is_named_and_pushed_again(run: Callable[..., RunRecord]) -> None:
+    once = "[ -e /data/local/tmp/once ] || { : > /data/local/tmp/once; rm -f ../../store/*/libQnnHtp.so; }"
+    record = run(f'{once}\nexec ./libs/real-snapgate-runner "$@"\n')
+    assert record.error is None
+    assert record.attempts == 2
+    assert record.retried_because is not None
+    assert record.retried_because.startswith("TransferError: libs/libQnnHtp.so is gone from the phone; LIBRARY_LOAD: ")
+
+
 def sed(expression: str) -> str:
     return f"sed -i '{expression}' records.jsonl"
 
