@@ -66,6 +66,8 @@ LATENCY_COLUMNS = {
 LOAD_COLUMNS = {"load_ms": "whole load"} | {f"load_{phase}_ms": phase.replace("_", " ") for phase in LOAD_PHASES}
 MEMORY_COLUMNS = {
     "peak_rss_bytes": "peak of the runner process",
+    "steady_rss_bytes": "runner process at the end",
+    "of_free_ram_percent": "peak and dma-buf over free RAM",
     "kv_pool_bytes": "KV pool",
     "heap_allocations": "allocations while generating",
 }

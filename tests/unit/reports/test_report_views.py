@@ -243,9 +243,12 @@ def test_of_several_sensors_of_a_domain_the_hottest_is_drawn(journals) -> None:
     assert names == ["cpu: cpu-1-0 (hottest of 2)", "battery: battery"]
 
 
-def test_memory_is_the_peak_of_the_runner(view) -> None:
+def test_memory_is_the_peak_of_the_runner_and_its_share_of_what_was_free(view) -> None:
+    """300 MiB of 6 GiB."""
     row = view.memory.rows[0]
-    assert [f.text for f in row.figures] == ["300.0", "1.0", "0"]
+    peak, steady, share, pool, allocations = row.figures
+    assert [f.text for f in (peak, steady, pool, allocations)] == ["300.0", "280.0", "1.0", "0"]
+    assert share.value == pytest.approx(100 * 300 / 6144)
 
 
 def test_files_are_linked_below_the_results_folder(view) -> None:
