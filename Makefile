@@ -55,9 +55,8 @@ fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
 conformance: setup ## the virtual adbd and the genuine one of Debian trixie, asked the same; skipped with a reason where it cannot be had
 	@SNAPGATE_GENUINE_ADBD=1 $(PY) -m pytest tests/conformance -rs
 
-bench-phones: setup ## faults of phones at every stage of a run, and kills of the harness (CASES=0 for all of them, which writes docs/fault-matrix.md)
-	@$(PY) benchmarks/phones.py --cases $(or $(CASES),40) --random $(or $(RANDOM_CASES),10) $(if $(filter 0,$(CASES)),--out docs/fault-matrix.md)
-	@$(PY) benchmarks/phones_kills.py --kills $(or $(KILLS),20)
+bench-phones: setup ## pushes, eight phones, faults at every stage of a run, kills; writes docs/fault-matrix.md (CASES=40 KILLS=20 for a sample)
+	@$(PY) benchmarks/phones.py --cases $(or $(CASES),0) --kills $(or $(KILLS),100) $(if $(CASES),,--out docs/fault-matrix.md)
 
 bench-runtime: setup ## the runner's own time and memory beside bare loops and onnxruntime-qnn; writes docs/runtime-benchmark.md
 	@tools/build-runner.sh host
