@@ -91,7 +91,7 @@ def table(cases: list[Line], seed: int, *, minutes: float | None, kills: Line | 
         "|---|---|",
         f"| with anything wrong | {sum(bool(line['wrong']) for line in cases)} |",
         f"| false PASS | {count('false PASS')} |",
-        f"| model FAIL caused by infrastructure | {count("is the model's failure")} |",
+        f"| model FAIL caused by infrastructure | {count('of the lab is the model')} |",
         f"| runs lost from the journal, or twice in it | {count('disagree')} |",
         f"| stray processes, files or locks | {count('left')} |",
         f"| cause not named | {count('not named')} |",
