@@ -166,7 +166,9 @@ std::string to_line(const BuffersRecord& record) {
                     {"registered", record.registered},
                     {"memory", record.memory},
                     {"n_registered", record.n_registered},
-                    {"fallback", or_null(record.fallback)}});
+                    {"fallback", or_null(record.fallback)},
+                    {"kv_token_bytes", record.kv_token_bytes},
+                    {"kv_token_stores", record.kv_token_stores}});
 }
 
 std::string to_line(const MemoryRecord& record) {

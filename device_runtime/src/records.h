@@ -91,6 +91,8 @@ struct BuffersRecord {
     std::string memory; // "rpcmem" or "heap"
     std::uint64_t n_registered = 0;
     std::optional<std::string> fallback; // why shared memory was wanted and is not used
+    std::uint64_t kv_token_bytes = 0;    // of the new keys and values that one decode step stores
+    std::uint64_t kv_token_stores = 0;   // to so many places: each key element alone, the values of a head as one
 };
 
 struct MemoryRecord {

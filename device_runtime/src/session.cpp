@@ -308,7 +308,18 @@ Status Session::create_graphs(const Job& job, const Loading& loading) {
                           shared != nullptr,
                           shared != nullptr ? "rpcmem" : "heap",
                           registrations_->size(),
-                          fallback};
+                          fallback,
+                          0,
+                          0};
+    auto decode = find_tensors(steps_of(job.contexts)[0], job.model);
+    if (!decode) {
+        return std::move(decode).fault();
+    }
+    for (std::size_t layer = 0; layer < job.model.n_layers; ++layer) {
+        buffers.kv_token_bytes += decode->keys[layer]->n_bytes().value_or(0);
+        buffers.kv_token_bytes += decode->values[layer]->n_bytes().value_or(0);
+        buffers.kv_token_stores += std::uint64_t{job.model.n_kv_heads} * (job.model.head_dim + 1U);
+    }
     for (const StepGraph& graph : graphs_) {
         buffers.io_bytes += graph.io_bytes();
         buffers.n_tensors += graph.n_tensors();

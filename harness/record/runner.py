@@ -137,6 +137,10 @@ class Buffers:
     """Handles of registered memory; tensors of one place and shape in one context share theirs."""
     fallback: str | None = None
     """Why tensors lie in plain memory although shared memory was wanted: which buffer or tensor, and what it was."""
+    kv_token_bytes: int | None = None
+    """Of the new keys and values that one decode step stores in the cache; None in older records."""
+    kv_token_stores: int | None = None
+    """To so many places: each element of the keys alone, for they lie a row apart, the values of a head as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,6 +213,9 @@ def test_the_load_is_described(quantised):
     )  # fmt: skip
     # 2 layers, keys and values: 2 heads x 4 x 15 columns of one byte, each padded to 128
     assert log.buffers.kv_pool_bytes == 2 * 2 * 128
+    # 2 layers x 2 heads: 4 keys and 4 values of one byte; 4 stores of a key and one of the values
+    assert log.buffers.kv_token_bytes == 2 * 2 * 8
+    assert log.buffers.kv_token_stores == 2 * 2 * 5
     assert log.buffers.alignment_bytes == 128
     assert log.buffers.n_tensors == 2 * 13
     assert log.buffers.registered is False
