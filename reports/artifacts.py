@@ -87,6 +87,7 @@ def artifact_rows(manifests: Sequence[ArtifactManifest]) -> tuple[ArtifactRow, .
                 ),
                 recipe=clean(
                     f"{recipe.precision}, {recipe.kv}, AR-{recipe.prefill_tokens} and AR-1, RMSNorm {recipe.rmsnorm}"
+                    + _places(manifest)
                 ),
                 target=clean(f"{target.part}, SoC number {target.soc_number}, HTP v{target.htp_arch}"),
                 size=figure(sum(c.n_bytes for c in manifest.contexts), "bytes"),
@@ -108,6 +109,16 @@ def _need(manifest: ArtifactManifest) -> str:
     need = footprint(manifest)
     ram = ", ".join(f"{100 * need.of_ram(size):.2f} % of {size} GiB" for size in PHONE_RAM_GB)
     return f"{100 * need.of_session:.2f} % of an HTP session, {100 * need.of_context:.2f} % of a context, {ram} of RAM"
+
+
+def _places(manifest: ArtifactManifest) -> str:
+    """Where the pieces of the AR-1 graph run, and why not all on the HTP; nothing where all do."""
+    pieces = [context for context in manifest.contexts if any(graph.n_tokens == 1 for graph in context.graphs)]
+    refused = dict.fromkeys(told for context in pieces for told in context.on_cpu)
+    if not refused:
+        return ""
+    places = " | ".join("CPU" if context.on_cpu else "HTP" for context in pieces)
+    return f"; {places}, for the HTP refuses {'; '.join(refused)}"
 
 
 def _accuracy(manifest: ArtifactManifest) -> str:

@@ -94,6 +94,13 @@ def add_command(commands: Subcommands) -> None:
         "QNN_SDK_ROOT or QAIRT_SDK_ROOT names (default: onnxruntime-qnn)",
     )
     parser.add_argument(
+        "--refused",
+        choices=["error", "cpu"],
+        default="error",
+        help="what becomes of operators the HTP does not take; cpu: graphs are cut around them, and those pieces run "
+        "on the CPU, which SnapGate's runner does not do (default: error)",
+    )
+    parser.add_argument(
         "--weights",
         choices=["rtn", "gptq"],
         default="rtn",
@@ -190,6 +197,7 @@ def _prepare_one(arguments: argparse.Namespace, context: int, out: Path) -> None
         embeddings=arguments.embeddings,
         contexts=arguments.contexts,
         compiler=arguments.compiler,
+        refused=arguments.refused,
         sdk=sdk_root() if arguments.compiler == "qairt" else None,
         weights=arguments.weights,
         overrides=arguments.overrides,

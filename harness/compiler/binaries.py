@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.compiler.compile import OPTIMIZATION_LEVEL, Compiled, Source, compile_graphs
@@ -16,8 +17,10 @@ from harness.compiler.stages import Meter, Stage, Stages
 from harness.errors import CompileError
 from harness.model.form import Contexts
 from harness.model.recipes import mask_value
-from harness.record.artifact import ModelFacts
+from harness.model.reference import reference_file
+from harness.record.artifact import ContextFile, ModelFacts
 from harness.record.codec import read_json, write_json
+from harness.record.comparison import Leg
 from harness.soc import Precision
 
 if TYPE_CHECKING:
@@ -53,6 +56,10 @@ class BinaryStages:
     """By tokens a step, the largest first: the graph to compile, or its shards."""
     sdk: Sdk | None = None
     """Whose tools compile; None: onnxruntime-qnn does."""
+    pieces: Stage | None = None
+    """Where ``paths`` are pieces of cut graphs: their stage."""
+    on_cpu: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Names of those of them that run on the CPU, and why."""
 
     def binaries(self) -> Binaries:
         """In the order of the manifest's contexts."""
@@ -71,10 +78,26 @@ class BinaryStages:
 
     def _separate(self) -> Binaries:
         return tuple(
-            self._binary({n: path}, f"ar{n}", shard)
+            self._cpu_piece(self.pieces, path, n, shard)
+            if self.pieces is not None and path.name in self.on_cpu
+            else self._binary({n: path}, f"ar{n}", shard)
             for n, paths in self.paths.items()
             for shard, path in enumerate(paths, start=1)
         )
+
+    def _cpu_piece(self, pieces: Stage, path: Path, n_tokens: int, shard: int) -> tuple[Stage, Compiled]:
+        from harness.model.storage import load_graph
+
+        spec = graph_spec(path, n_tokens)
+        graph = replace(spec, epcontext_nodes=0, cpu_nodes=len(load_graph(path).graph.node))
+        context = ContextFile(
+            file=reference_file(Leg.GRAPH, n_tokens, shard),
+            sha256=pieces.files_sha256[path.name],
+            n_bytes=path.stat().st_size,
+            graphs=(graph,),
+            on_cpu=self.on_cpu[path.name],
+        )
+        return pieces, Compiled(context=context, facts=None, peak_rss_bytes=None)
 
     def _check_apart(self) -> None:
         """What shared weights compute cannot be seen here: the same graphs, compiled apart, are run instead."""
@@ -139,14 +162,16 @@ class BinaryStages:
     def _binary(self, paths: Mapping[int, Path], called: str, shard: int) -> tuple[Stage, Compiled]:
         """One binary of the AR-N graphs of ``paths``, each of one shard."""
         plan, soc = self.plan, self.plan.soc
-        name = called + ("" if self._n_shards == 1 else f"_shard{shard}")
-        of_shard = "" if self._n_shards == 1 else f", shard {shard} of {self._n_shards},"
+        n_shards = max(len(self.paths[n]) for n in paths)
+        called_piece = "shard" if self.pieces is None else "piece"
+        name = called + ("" if n_shards == 1 else f"_{called_piece}{shard}")
+        of_shard = "" if n_shards == 1 else f", {called_piece} {shard} of {n_shards},"
         fp16 = plan.precision in (Precision.FP16, Precision.W8A16_FP16ATTN)
         together = " and ".join(f"AR-{n_tokens}" for n_tokens in paths)
 
         def make(folder: Path) -> None:
             self.progress(f"compiling {together}{of_shard} for {soc.part} (HTP v{soc.htp_arch})")
-            billions = self.facts.n_parameters / 1e9 / self._n_shards
+            billions = self.facts.n_parameters / 1e9 / n_shards
             sources = []
             for n_tokens, path in paths.items():
                 spec = graph_spec(path, n_tokens)
@@ -164,7 +189,7 @@ class BinaryStages:
             write_json(folder / "compiled.json", compiled)
 
         decided_by: dict[str, Any] = {
-            "graphs": self.graphs.key,
+            "graphs": (self.pieces or self.graphs).key,
             "graph": [path.name for path in paths.values()],
             "contexts": plan.contexts if len(paths) > 1 else None,
             "soc": soc.soc_number,

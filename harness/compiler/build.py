@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from harness.compiler.binaries import BinaryStages
 from harness.compiler.compile import Compiled
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.figures import graph_spec, measured_accuracy
+from harness.compiler.pieces import cut_refused
 from harness.compiler.qairt import Sdk
 from harness.compiler.recipe import Plan, choose_kv, overrides_sha256, shard_cuts
 from harness.compiler.stages import Meter, Stage, Stages, plain
@@ -21,7 +22,7 @@ from harness.model.checkpoint import Checkpoint
 from harness.model.decoder import Decoder
 from harness.model.embeddings import with_embeddings
 from harness.model.encodings_file import read_encodings, write_encodings
-from harness.model.form import Embeddings, GraphForm, Logits
+from harness.model.form import Embeddings, GraphForm, Logits, Refused
 from harness.model.interface import INPUT_EMBEDS
 from harness.model.perplexity import Corpus, measure_perplexity
 from harness.model.recipes import SCHEMES, mask_value
@@ -72,6 +73,8 @@ class Built:
     """``<kv>_ar<N>[_shard<i>].onnx`` and ``graph.data``. None, as ``fp32``: no graphs were kept."""
     encodings: Stage | None
     """Where ``ENCODINGS_NAME`` lies; None: nothing is quantised."""
+    compiled: Mapping[int, tuple[Stage, tuple[str, ...]]] = field(default_factory=dict)
+    """Tokens a step to the graphs that were compiled, or the pieces they were cut into, and where they lie."""
     kv: KvPrecision
     text: CalibrationText | None
     quality: tuple[PerplexityFigure, ...]
@@ -112,6 +115,11 @@ class Builder:
             kv, reason = choose_kv(self.plan, quality)
         self.progress(f"KV cache: {kv}: {reason}")
         accuracy = self._accuracy(fp32, graphs, kv)
+        pieces, paths, on_cpu = graphs, self.graph_paths(graphs, kv, compiled=True), {}
+        if self.plan.refused == Refused.CPU:
+            pieces, cut = cut_refused(graphs, paths, self.plan.soc, self.stages, self.progress)
+            paths = {n: [pieces.path / piece.file for piece in cut.by_size[str(n)]] for n in paths}
+            on_cpu = {piece.file: piece.refused for n in paths for piece in cut.by_size[str(n)] if piece.refused}
         compiler = BinaryStages(
             plan=self.plan,
             facts=self.checkpoint.facts,
@@ -120,14 +128,17 @@ class Builder:
             progress=self.progress,
             embeddings=self.embeddings,
             graphs=graphs,
-            paths=self.graph_paths(graphs, kv, compiled=True),
+            paths=paths,
             sdk=self.sdk,
+            pieces=None if pieces is graphs else pieces,
+            on_cpu=on_cpu,
         )
         binaries = compiler.binaries()
         return Built(
             fp32=fp32,
             graphs=graphs,
             encodings=graphs if ENCODINGS_NAME in graphs.files_sha256 else None,
+            compiled={n: (pieces, tuple(path.name for path in paths[n])) for n in paths},
             kv=kv,
             text=text,
             quality=quality,

@@ -26,7 +26,8 @@ NAMED_AT_MOST: Final = 6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     context: ContextFile
-    facts: BinaryFacts
+    facts: BinaryFacts | None
+    """None: no binary, but an ONNX file for the CPU."""
     peak_rss_bytes: int | None
     """Of the compiler's process; None: not measured."""
 

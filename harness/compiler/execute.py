@@ -16,6 +16,7 @@ from harness.errors import CompileError
 from harness.model.decoder import Decoder
 from harness.model.embeddings import table_of, with_embeddings
 from harness.model.form import Contexts
+from harness.model.reference import CpuGraph
 from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec
 
@@ -82,7 +83,11 @@ def emulated_decoder(artifact: Artifact) -> Decoder:
     sizes = sorted({1, manifest.recipe.prefill_tokens, *manifest.recipe.other_prefill_tokens}, reverse=True)
     table = table_of(artifact)
     chains = [
-        [EmulatedGraph(artifact.path(context.file), graph) for context, graph in manifest.chain(n)] for n in sizes
+        [
+            (CpuGraph if context.on_cpu else EmulatedGraph)(artifact.path(context.file), graph)
+            for context, graph in manifest.chain(n)
+        ]
+        for n in sizes
     ]
     return Decoder(
         [with_embeddings(as_one(chain), table) for chain in chains],

@@ -93,7 +93,7 @@ def inspect_operators(model: Path, soc: Soc, *, progress: Callable[[str], None] 
     except Exception as exc:
         raise UserError(f"{model} is not an ONNX model", found=first_line(exc), next_step="check the path") from exc
     _check_data(model, loaded)
-    names = _name_every_node(loaded)
+    names = name_every_node(loaded)
     with tempfile.TemporaryDirectory(prefix="snapgate-operators-") as scratch:
         folder = Path(scratch)
         (folder / "model.onnx").write_bytes(loaded.SerializeToString())
@@ -174,7 +174,7 @@ def _report(
     )
 
 
-def _name_every_node(model: onnx.ModelProto) -> list[str]:
+def name_every_node(model: onnx.ModelProto) -> list[str]:
     """Give each node of the top graph a name of its own. Changes ``model``."""
     seen: set[str] = set()
     for index, node in enumerate(model.graph.node):

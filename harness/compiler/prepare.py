@@ -74,6 +74,7 @@ def prepare(
     contexts: str = "separate",
     compiler: str = "onnxruntime-qnn",
     sdk: Path | None = None,
+    refused: str = "error",
     weights: str = "rtn",
     overrides: Path | None = None,
     shards: int | None = None,
@@ -92,7 +93,7 @@ def prepare(
     default as few as the HTP's limits allow. ``build``: ``whole``; ``by-layer``, which keeps one layer's floats and one
     shard's graphs at a time, so that the artifact has no references and no quality; ``auto`` by size. ``contexts``: see
     ``harness.model.form.Contexts``.
-    ``compiler``: ``qairt`` for the tools of the QAIRT SDK in ``sdk``.
+    ``compiler``: ``qairt`` for the tools of the QAIRT SDK in ``sdk``. ``refused``: see ``harness.model.form.Refused``.
     ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
     ``measured`` is told what every stage took, unless a finished artifact is taken. On failure nothing half-written
     stays; stages that were finished do, and the next preparation goes on from them.
@@ -118,6 +119,7 @@ def prepare(
         embeddings=embeddings,
         contexts=contexts,
         compiler=compiler,
+        refused=refused,
         weights=weights,
         overrides=overrides,
         shards=shards,
@@ -183,7 +185,7 @@ def prepare(
         )
         built = builder.run()
         files = _Files(folder, progress)
-        _gather(files, builder, built)
+        _gather(files, built)
         (folder / "rope.bin").write_bytes(rope_file_bytes(source.facts, context))
         shutil.copyfile(source.tokenizer_path, folder / TOKENIZER)
         written = ["rope.bin", TOKENIZER]
@@ -204,7 +206,7 @@ def prepare(
                 optimization_level=OPTIMIZATION_LEVEL,
             ),
             contexts=tuple(compiled.context for _, compiled in built.binaries),
-            tools={**all_tools, "qnn_build_id": built.binaries[0][1].facts.build_id},
+            tools={**all_tools, "qnn_build_id": _build_id(built)},
             checkpoint_sha256=source.sha256,
             files_sha256=dict(sorted(files.sha256.items())),
             quality=built.quality,
@@ -246,21 +248,25 @@ class _Files:
         self.sha256[target] = stage.files_sha256[name]
 
 
-def _gather(files: _Files, builder: Builder, built: Built) -> None:
+def _gather(files: _Files, built: Built) -> None:
+    for n_tokens, (stage, names) in built.compiled.items():
+        if built.fp32 is not None:
+            files.take(built.fp32, f"{Leg.FP32}_ar{n_tokens}.onnx", reference_file(Leg.FP32, n_tokens))
+        for name, target in zip(names, reference_files(Leg.GRAPH, n_tokens, len(names)), strict=True):
+            files.take(stage, name, target)
+    for kept, leg in ((built.fp32, Leg.FP32), (built.graphs, Leg.GRAPH)):
+        if kept is not None:
+            files.take(kept, f"{leg}.data", f"reference/{leg}.data")
     if built.encodings is not None:
         files.take(built.encodings, ENCODINGS_NAME, ENCODINGS_NAME)
     for stage, compiled in built.binaries:
+        if compiled.facts is None:
+            continue  # one of the graphs above
         files.link(stage, compiled.context.file)
-    if built.graphs is None or built.fp32 is None:
-        return
-    graphs = builder.graph_paths(built.graphs, built.kv, compiled=True)
-    for n_tokens in builder.plan.graph_sizes:
-        files.take(built.fp32, f"{Leg.FP32}_ar{n_tokens}.onnx", reference_file(Leg.FP32, n_tokens))
-        targets = reference_files(Leg.GRAPH, n_tokens, builder.n_shards)
-        for path, target in zip(graphs[n_tokens], targets, strict=True):
-            files.take(built.graphs, path.name, target)
-    for stage, leg in ((built.fp32, Leg.FP32), (built.graphs, Leg.GRAPH)):
-        files.take(stage, f"{leg}.data", f"reference/{leg}.data")
+
+
+def _build_id(built: Built) -> str:
+    return next(compiled.facts.build_id for _, compiled in built.binaries if compiled.facts is not None)
 
 
 def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe:
@@ -276,6 +282,7 @@ def _recipe(plan: Plan, kv: KvPrecision, text: CalibrationText | None) -> Recipe
         embeddings=plan.embeddings,
         contexts=plan.contexts,
         compiler=plan.compiler,
+        refused=plan.refused,
         other_prefill_tokens=plan.other_prefill_tokens,
         mask_value=mask_value(plan.precision),
         calibration_method=None

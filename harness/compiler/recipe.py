@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.errors import UserError
-from harness.model.form import Attention, Compiler, Contexts, Embeddings, GraphForm, Linear, Logits, RmsNorm
+from harness.model.form import Attention, Compiler, Contexts, Embeddings, GraphForm, Linear, Logits, Refused, RmsNorm
 from harness.model.recipes import SCHEMES
 from harness.model.shards import cut_evenly, layer_bytes, shard_sizes
 from harness.record.artifact import ModelFacts, PerplexityFigure, sha256_of
@@ -25,6 +25,7 @@ FORMS: Final[Mapping[str, tuple[str, type[StrEnum]]]] = MappingProxyType(
         "embeddings": ("embedding", Embeddings),
         "contexts": ("context", Contexts),
         "compiler": ("compiler", Compiler),
+        "refused": ("way with refused operators", Refused),
     }
 )
 """Field of a plan: what it is called, and what it may be."""
@@ -69,6 +70,7 @@ class Plan:
     embeddings: str = "graph"
     contexts: str = "separate"
     compiler: str = "onnxruntime-qnn"
+    refused: str = "error"
     other_prefill_tokens: tuple[int, ...] = ()
     """Further AR-N graphs, all smaller than ``prefill_tokens``."""
     weights: str = "rtn"
@@ -166,7 +168,7 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
             expected=f"different sizes from 2 to {plan.context_length - 1} (AR-1 is always made)",
             next_step="choose another --prefill",
         )
-    shard_cuts(plan, facts)
+    _check_refused(plan, n_cuts=len(shard_cuts(plan, facts)))
     for field, (called, kind) in FORMS.items():
         if getattr(plan, field) not in list(kind):
             raise UserError(
@@ -174,6 +176,24 @@ def check_plan(plan: Plan, facts: ModelFacts) -> None:
                 found=getattr(plan, field),
                 expected=" or ".join(kind),
                 next_step="choose one of them",
+            )
+
+
+def _check_refused(plan: Plan, *, n_cuts: int) -> None:
+    if plan.refused != Refused.CPU:
+        return
+    against = {
+        f"--contexts {plan.contexts}": plan.contexts != Contexts.SEPARATE,
+        f"--compiler {plan.compiler}": plan.compiler != Compiler.ONNXRUNTIME_QNN,
+        f"{n_cuts + 1} shards": n_cuts > 0,
+    }
+    for found, wrong in against.items():
+        if wrong:
+            raise UserError(
+                f"--refused {plan.refused} does not go with {found}",
+                found=found,
+                expected="whole graphs, a binary for each piece, compiled by onnxruntime-qnn",
+                next_step=f"leave {found.split()[0] if found.startswith('--') else '--shards'} out, or --refused",
             )
 
 
@@ -186,6 +206,7 @@ def _check_by_layer(plan: Plan, facts: ModelFacts) -> None:
     against = {
         f"--weights {plan.weights}": plan.weights != "rtn",
         f"--overrides {plan.overrides}": plan.overrides is not None,
+        f"--refused {plan.refused}": plan.refused != Refused.ERROR,
     }
     for found, wrong in against.items():
         if wrong:

@@ -17,6 +17,7 @@ from harness.compiler.recipe import (
 )
 from harness.errors import UserError
 from harness.model.checkpoint import Checkpoint
+from harness.model.form import Refused
 from harness.model.perplexity import Corpus
 from harness.model.recipes import mask_value
 from harness.model.reference import reference_file
@@ -76,5 +77,5 @@ def _same(
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
         and (corpus is None or {str(kv) for kv in plan.kv_candidates} <= {figure.graph for figure in manifest.quality})
         and recipe.kv == choose_kv(plan, manifest.quality)[0]
-        and manifest.n_shards == len(shard_cuts(plan, checkpoint.facts)) + 1
+        and (plan.refused == Refused.CPU or manifest.n_shards == len(shard_cuts(plan, checkpoint.facts)) + 1)
     )

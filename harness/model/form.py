@@ -62,6 +62,14 @@ class Compiler(StrEnum):
     """The tools of a QAIRT SDK."""
 
 
+class Refused(StrEnum):
+    """What is done about operators that the HTP does not take."""
+
+    ERROR = "error"
+    CPU = "cpu"
+    """The graph is cut around them, and they run on the CPU."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphForm:
     rmsnorm: RmsNorm = RmsNorm.OPERATOR

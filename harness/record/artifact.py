@@ -69,7 +69,7 @@ class GraphSpec:
     epcontext_nodes: int
     """Nodes in the compiled ONNX that run on the HTP: 1 when nothing was split."""
     cpu_nodes: int
-    """Nodes left to the CPU: 0, or the artifact is refused."""
+    """Nodes that run on the CPU: 0, unless the graph is a piece that was cut out for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,8 @@ class ContextFile:
     sha256: str
     n_bytes: int
     graphs: tuple[GraphSpec, ...]
+    on_cpu: tuple[str, ...] = ()
+    """``operator (node): reason`` of what the HTP refuses: this is then no binary, but an ONNX file for the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,8 @@ class Recipe:
     """A context binary for each AR-N graph; ``one`` for all; ``shared``: one for all, with one set of weights."""
     compiler: str = "onnxruntime-qnn"
     """Or ``qairt``: the tools of a QAIRT SDK."""
+    refused: str = "error"
+    """``cpu``: graphs are cut around operators that the HTP refuses, which run on the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +241,9 @@ class ArtifactManifest:
             return "embeddings looked up on the host (prepare with --embeddings graph)"
         if self.recipe.logits != "all":
             return "prefill steps with logits of their last token only (prepare with --logits all)"
+        on_cpu = [told for context in self.contexts for told in context.on_cpu]
+        if on_cpu:
+            return f"operators on the CPU: {'; '.join(dict.fromkeys(on_cpu))} (rewrite them, and leave --refused out)"
         return None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from harness.record.artifact import GraphSpec
 from reports.artifacts import artifact_rows
 
 
@@ -16,6 +17,17 @@ def test_the_row_says_which_shares_of_the_htp_and_of_memory_are_needed(journals)
     assert row.need == (
         "28.57 % of an HTP session, 50.00 % of a context, 12.50 % of 8 GiB, 8.33 % of 12 GiB, 6.25 % of 16 GiB of RAM"
     )
+
+
+def test_the_row_says_where_pieces_run_and_why(journals):
+    manifest = journals.manifest()
+    step = GraphSpec(name="ar1", n_tokens=1, inputs=(), outputs=(), epcontext_nodes=1, cpu_nodes=0)
+    htp = dataclasses.replace(manifest.contexts[0], graphs=(step,))
+    cpu = dataclasses.replace(htp, on_cpu=("Softmax (layer1): not <today>",))
+    (whole,) = artifact_rows([manifest])
+    assert "CPU" not in whole.recipe
+    (cut,) = artifact_rows([dataclasses.replace(manifest, contexts=(htp, cpu, htp))])
+    assert cut.recipe.endswith("; HTP | CPU | HTP, for the HTP refuses Softmax (layer1): not <today>")
 
 
 def test_an_artifact_without_binaries_has_no_figure(journals):
