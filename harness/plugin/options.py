@@ -226,6 +226,13 @@ def add_options(parser: pytest.Parser) -> None:
         help="of the runner, for every run: performance_mode, memory, prefetch, graph_priority, cpu_affinity, ... "
         "(docs/suites.md); may be repeated",
     )
+    group.addoption(
+        "--pace-tps",
+        type=float,
+        metavar="N",
+        help="tokens a second of the part of the sustained suite that shows what a slower pace spares in heat "
+        "(default: 70 %% of the sustained speed)",
+    )
     group.addoption("--snapgate", action="store_true", help="take part even if no test below suites/ was asked for")
 
 
@@ -258,7 +265,7 @@ def read_settings(config: pytest.Config) -> Settings:
         precisions=tuple(config.getoption("--precision")),
         reconnect_s=_seconds(config.getoption("--reconnect-seconds")),
         changes=tuple(Change(name) for name in config.getoption("--set-phone")),
-        tuning=read_tuning(config.getoption("--runner-option")),
+        tuning=read_tuning(config.getoption("--runner-option"), config.getoption("--pace-tps")),
         ab_pairs=config.getoption("--ab-pairs"),
         ab_budget_s=60.0 * config.getoption("--ab-minutes"),
         smallest_effect=config.getoption("--smallest-effect") / 100,

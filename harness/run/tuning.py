@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.errors import UserError
+from harness.record.vocabulary import Suite
 from harness.run.workload import Workload
 
 PERFORMANCE_MODES: Final = (
@@ -76,17 +78,24 @@ class Tuning:
 
     performance_mode: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    pace_tps: float | None = None
+    """Tokens a second of the suite that shows what a slower pace spares; no other suite's."""
 
     def apply(self, workload: Workload) -> Workload:
         mode = workload.performance_mode if self.performance_mode is None else self.performance_mode
-        return replace(workload, performance_mode=mode, options=replace(workload.options, **dict(self.options)))
+        options = dict(self.options)
+        if self.pace_tps is not None and workload.name == Suite.PACED:
+            options["pace_tps"] = self.pace_tps
+        return replace(workload, performance_mode=mode, options=replace(workload.options, **options))
 
 
 AS_THE_SUITE: Final = Tuning()
 
 
-def read_tuning(settings: Iterable[str]) -> Tuning:
+def read_tuning(settings: Iterable[str], pace_tps: float | None = None) -> Tuning:
     """``NAME=VALUE`` each. Raises ``UserError``: an unknown name, a value out of range, a name given twice."""
+    if pace_tps is not None and not 0 < pace_tps < math.inf:
+        raise UserError("--pace-tps out of range", found=f"{pace_tps:g}", expected="tokens a second, more than 0")
     found: dict[str, Any] = {}
     for setting in settings:
         name, separator, text = setting.partition("=")
@@ -113,4 +122,4 @@ def read_tuning(settings: Iterable[str]) -> Tuning:
             found="performance_mode=default",
             expected="another mode, or none of " + ", ".join(OF_A_VOTE),
         )
-    return Tuning(performance_mode=mode, options=tuple(found.items()))
+    return Tuning(performance_mode=mode, options=tuple(found.items()), pace_tps=pace_tps)

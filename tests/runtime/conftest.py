@@ -413,3 +413,29 @@ def stand_in_class() -> type[StandIn]:
 def start_runner() -> type[RunnerProcess]:
     """For a test with a job of its own: ``start_runner(build, job, folder, *options).finish()``."""
     return RunnerProcess
+
+
+@pytest.fixture(scope="session")
+def heap_probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """device_runtime/tests/heap_probe.cpp as a library to preload."""
+    path = tmp_path_factory.mktemp("probe") / "heap_probe.so"
+    source = ROOT / "device_runtime" / "tests" / "heap_probe.cpp"
+    compiler = os.environ.get("CXX", "g++")
+    subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def count_allocations(heap_probe: Path, host_build: Build) -> Callable[[Job, Path], tuple[int, int]]:
+    """Of a job on the plain build, from its start to its end: the executable's own, and those of all libraries."""
+
+    def run(job: Job, folder: Path) -> tuple[int, int]:
+        folder.mkdir()
+        found = folder / "heap.bin"
+        told = {"LD_PRELOAD": str(heap_probe), "SNAPGATE_HEAP_PROBE": str(found)}
+        outcome = RunnerProcess(host_build, job, folder, environment=told).finish()
+        assert outcome.returncode == 0, outcome.stderr
+        own, libraries = np.fromfile(found, dtype="<u8")
+        return int(own), int(libraries)
+
+    return run

@@ -253,6 +253,17 @@ def test_logits_tokens_and_cache_are_bit_identical_with_onnxruntime_qnn(played):
                 )
 
 
+def test_qualcomms_library_allocates_while_tokens_are_generated_and_the_runner_does_not(
+    w8a16_artifact, count_allocations, tmp_path
+):
+    jobs = (job_for(w8a16_artifact, dataclasses.replace(generation(n), logits=Logits.NONE)) for n in (2, 6))
+    few, many = (count_allocations(job, tmp_path / str(index)) for index, job in enumerate(jobs))
+    assert many[0] - few[0] <= 2  # a longer record, once generation is over
+    a_step = (many[1] - few[1]) / 4
+    assert a_step > 0
+    print(f"libQnnHtp.so and what it loads: {a_step:.0f} allocations a decode step on the emulator")
+
+
 def test_scores_are_those_of_the_host_from_the_same_logits(played):
     outcome = played.outcome
     facts = outcome.log.generations[0].logits

@@ -84,3 +84,19 @@ def test_what_only_other_runtimes_run_is_refused_with_the_option_that_makes_it_r
         with pytest.raises(ArtifactError, match="does not run") as caught:
             check_workload(workload, manifest)
         assert option in str(caught.value.found)
+
+
+def test_a_pace_is_that_of_the_paced_suite_alone() -> None:
+    prompts = (Prompt(prompt_id="p", mode="generate", tokens=(1,), n_gen=1),)
+    tuning = read_tuning([], 3.5)
+    paces = {}
+    for name in ("paced", "cooldown", "latency"):
+        workload = Workload(name=name, prompts=prompts, options=RunOptions(pace_tps=1.0))
+        paces[name] = tuning.apply(workload).options.pace_tps
+    assert paces == {"paced": 3.5, "cooldown": 1.0, "latency": 1.0}
+
+
+@pytest.mark.parametrize("pace", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_pace_is_more_than_0(pace: float) -> None:
+    with pytest.raises(UserError, match="--pace-tps out of range"):
+        read_tuning([], pace)
