@@ -173,7 +173,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault(
         name="disconnect mid-push",
         strike=lambda p, _: p.fail_push_by_disconnect(20),
-        cause=r"push \S+: phone \S+ went away.*: it had not rebooted",
+        cause=r"push \S+: phone \S+ went away.*(: it had not rebooted|the connection closed in the middle of a file)",
     ),
     Fault(name="corrupted push", strike=lambda p, _: p.corrupt_push(), cause=r"push \S+ to phone \S+: damaged on the"),
     Fault(

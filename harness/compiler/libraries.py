@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import HostError
+from harness.model.engine import load_onnxruntime
 
 PACKAGE: Final = "onnxruntime_qnn"
 EP_NAME: Final = "QNNExecutionProvider"
@@ -47,7 +48,7 @@ def htp_session(
 
     ``verbose``: graphs are left as they are, and the library says of each node why it takes it or not.
     """
-    import onnxruntime
+    onnxruntime = load_onnxruntime()
 
     folder = library_folder()
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from harness.errors import ArtifactError
 from harness.model.decoder import Decoder
 from harness.model.embeddings import table_of, with_embeddings
+from harness.model.engine import load_onnxruntime
 from harness.model.interface import MASK
 from harness.model.shards import as_one
 from harness.record.artifact import Artifact, GraphSpec, TensorSpec
@@ -54,7 +55,7 @@ class CpuGraph:
         folder: Path | None = None,
         n_threads: int = DEFAULT_THREADS,
     ) -> None:
-        import onnxruntime
+        onnxruntime = load_onnxruntime()
 
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -143,7 +144,7 @@ def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THR
 
 def reference_facts(artifact: Artifact, *, n_threads: int = DEFAULT_THREADS) -> ReferenceFacts:
     """What decides the reference's numbers. ``reference_id`` is a hash of the rest."""
-    import onnxruntime
+    onnxruntime = load_onnxruntime()
 
     cpu_model, cpu_flags = _cpu()
     facts = ReferenceFacts(

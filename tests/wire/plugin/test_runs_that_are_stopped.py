@@ -37,6 +37,7 @@ def test_nothing_of_a_stopped_run_is_left(stop: signal.Signals, whole_group: boo
         run = subprocess.Popen(
             command, cwd=ROOT, stdout=stream, stderr=stream, start_new_session=True,
             env={**os.environ, "TMPDIR": str(scratch)},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's `&` ignores it
         )  # fmt: skip
     try:
         wait_for_plan(run, output, tmp_path / "out" / "journal")
