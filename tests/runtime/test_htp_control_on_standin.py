@@ -89,7 +89,7 @@ def test_a_refusal_names_the_part_and_the_code(quantised):
 
 
 def test_a_hung_call_gives_the_vote_back(quantised):
-    job = quantised.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=0.3))
+    job = quantised.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=2.0))
     outcome, calls = traced(quantised, job, FAKE_QNN_HANG="graphExecute:2")
     assert outcome.returncode == 41
     assert calls[-1] == "destroyPowerConfigId"
@@ -97,7 +97,7 @@ def test_a_hung_call_gives_the_vote_back(quantised):
 
 
 def test_a_vote_that_cannot_be_given_back_does_not_keep_a_hung_run(quantised):
-    job = quantised.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=0.3))
+    job = quantised.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=2.0))
     outcome, calls = traced(quantised, job, FAKE_QNN_HANG="graphExecute:2,destroyPowerConfigId:1")
     assert outcome.returncode == 41
     assert calls[-1] == "destroyPowerConfigId"

@@ -64,8 +64,8 @@ def test_a_failed_shard_is_named(quantised):
 
 def test_the_watchdog_times_each_shard_and_not_the_whole_step(quantised):
     quantised.sharded = True
-    job = quantised.job(prompt(n_gen=1), options=RunOptions(watchdog_s=1.0))
-    outcome = quantised.run(job, environment={"FAKE_QNN_DELAY": "graphExecute:700"})  # 1.4 s a step
+    job = quantised.job(prompt(n_gen=1), options=RunOptions(watchdog_s=2.0))
+    outcome = quantised.run(job, environment={"FAKE_QNN_DELAY": "graphExecute:1200"})  # 2.4 s a step
     assert outcome.returncode == 0, outcome.stderr
     outcome = quantised.run(job, environment={"FAKE_QNN_HANG": "graphExecute:2"})
     assert (outcome.returncode, outcome.log.fault.where) == (41, "graph execution, step 1")

@@ -25,7 +25,7 @@ def prompt():
 
 def test_heartbeat_and_watchdog_race_with_nothing(stand_in_class, tsan_build, tmp_path):
     standin = stand_in_class(tsan_build, tmp_path)
-    job = standin.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=2.0))
+    job = standin.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=10.0))
     outcome = standin.run(job, environment={**ENVIRONMENT, "FAKE_QNN_DELAY": "graphExecute:80"})
     assert outcome.returncode == 0, outcome.stderr
     assert "ThreadSanitizer" not in outcome.stderr
@@ -34,7 +34,7 @@ def test_heartbeat_and_watchdog_race_with_nothing(stand_in_class, tsan_build, tm
 
 def test_the_end_of_a_hung_process_races_with_nothing(stand_in_class, tsan_build, tmp_path):
     standin = stand_in_class(tsan_build, tmp_path)
-    job = standin.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=0.5))
+    job = standin.job(prompt(), performance_mode="burst", options=RunOptions(watchdog_s=3.0))
     outcome = standin.run(job, environment={**ENVIRONMENT, "FAKE_QNN_HANG": "graphExecute:3"})
     assert outcome.returncode == 41, outcome.stderr
     assert "ThreadSanitizer" not in outcome.stderr
