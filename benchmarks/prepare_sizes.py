@@ -24,6 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -75,10 +77,10 @@ def measure(size: str, scratch: Path, arguments: argparse.Namespace) -> dict[str
         command += ["--calibration", str(text), "--out", str(out), "--measurements", str(file)]
         if arguments.shards is not None:
             command += ["--shards", str(arguments.shards)]
-        start, most, loads = time.monotonic(), 0, list[float]()
+        start, most, together, loads = time.monotonic(), 0, 0, list[float]()
         process = subprocess.Popen(command, cwd=ROOT)
         while process.poll() is None:
-            most = max(most, _bytes_of(out))
+            most, together = max(most, _bytes_of(out)), max(together, _resident_bytes(process.pid))
             loads.append(os.getloadavg()[0])
             time.sleep(1.0)
         if process.returncode != 0:
@@ -88,10 +90,22 @@ def measure(size: str, scratch: Path, arguments: argparse.Namespace) -> dict[str
             "seconds": time.monotonic() - start,
             "disk_bytes": _bytes_of(out),
             "most_disk_bytes": most,
+            "peak_rss_bytes_together": together,
             "load": sum(loads) / len(loads),
             "stages": stages,
         }
     return found
+
+
+def _resident_bytes(pid: int) -> int:
+    """Of a process and all it started, now; pages that several share are counted for each."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+    return total
 
 
 def _bytes_of(folder: Path) -> int:
@@ -112,17 +126,17 @@ def page(data: dict[str, Any]) -> str:
         "Written by `make bench-prepare`: LLaMA shapes with random weights, context 2048, AR-128 and AR-1, rounding to",
         "nearest, compiled for Snapdragon 8 Gen 3 on 2 cores. Seconds of each stage; `w4a16-b32` comes second and",
         "takes the float graphs or ranges of `w8a16` as they are. Peak memory is the largest of any process, mapped",
-        "files included; disk that of the output folder, at its fullest and at the end (of both precisions). Load: of",
-        "the minute before; above 0, other work shared the cores and times are too long. While 1B was prepared by",
+        "files included, and together that of all processes at one moment; disk that of the output folder, at its",
+        "fullest and at the end (of both precisions). Load: of the minute before; above 0, other work shared the cores and times are too long. While 1B was prepared by",
         "layer it was 3 to 4 (`w8a16`) and rose from 4 to 19 (`w4a16-b32`), with shared weights at 0.1B from 4 to 15.",
         "",
         "`whole` keeps the float and the quantised graphs, for the reference of the suites. `by-layer`, the default",
         "from 2 billion parameters on, keeps one layer's floats and one shard's graphs at a time. It builds a layer's",
         "float graph where it calibrates it.",
         "",
-        f"| size | build | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | fullest GB "
+        f"| size | build | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | together GiB | fullest GB "
         "| at the end GB | load |",
-        f"|---|---|---|{'---|' * len(GROUPS)}---|---|---|---|---|",
+        f"|---|---|---|{'---|' * len(GROUPS)}---|---|---|---|---|---|",
     ]
     rows = [(size, name) for size in SHAPES for name in data if name.split(",")[0] == size]
     for size, key in rows:
@@ -138,7 +152,9 @@ def page(data: dict[str, Any]) -> str:
                 cells.append(f"{sum(times):.1f}" if times else "kept")
             peak = max(stage["peak_rss_bytes"] or 0 for stage in stages) / 2**30
             most = found.get("most_disk_bytes")
-            cells += [f"{found['seconds']:.0f}", f"{peak:.2f}", "" if most is None else f"{most / 1e9:.1f}"]
+            together = found.get("peak_rss_bytes_together")
+            cells += [f"{found['seconds']:.0f}", f"{peak:.2f}", "" if together is None else f"{together / 2**30:.2f}"]
+            cells.append("" if most is None else f"{most / 1e9:.1f}")
             cells += [f"{found['disk_bytes'] / 1e9:.1f}", f"{found.get('load', of_size['load_before']):.1f}"]
             name, build = f"{size} ({of_size['n_parameters'] / 1e9:.2f} B)", key.partition(",")[2].strip() or "whole"
             lines.append(f"| {name} | {build} | `{precision}` | {' | '.join(cells)} |")

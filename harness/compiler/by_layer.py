@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.compiler.beside import Beside
 from harness.compiler.binaries import Binaries
 from harness.compiler.build import Builder, Built
 from harness.compiler.exports import ENCODINGS_NAME
@@ -70,6 +72,23 @@ class _Shard:
     """Of its graphs, made or not."""
 
 
+class _Graphs:
+    """Of a shard, made once, by whichever thread asks first."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self.asked = False
+        self._make = make
+        self._made = False
+        self._lock = threading.Lock()
+
+    def make_once(self) -> None:
+        self.asked = True
+        with self._lock:
+            if not self._made:
+                self._make()
+                self._made = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class LayerBuilder(Builder):
     def run(self) -> Built:
@@ -81,13 +100,15 @@ class LayerBuilder(Builder):
         made: list[Binaries] = []
         defects: dict[str, None] = {}
         planned = [self._planned(number, layers, kv, table) for number, layers in enumerate(self._spans, start=1)]
-        for shard, layers in zip(planned, self._spans, strict=True):
-            compiler = self._compiler(shard, planned, layers, table, text)
-            made.append(compiler.binaries())
-            defects |= dict.fromkeys(compiler.defects(made[-1]))
-            self.stages.drop(_shard_stage(shard.number))
-            if self.plan.contexts == Contexts.SHARED:
-                self.stages.drop(*compiler.names_apart)
+        with Beside() as beside:
+            graphs = [_Graphs(partial(self._shard_stage, shard, table, beside)) for shard in planned]
+            for index, (shard, layers) in enumerate(zip(planned, self._spans, strict=True)):
+                compiler = self._compiler(shard, planned, layers, text, beside, graphs[index : index + 2])
+                made.append(compiler.binaries())
+                defects |= dict.fromkeys(compiler.defects(made[-1]))
+                self.stages.drop(_shard_stage(shard.number))
+                if self.plan.contexts == Contexts.SHARED:
+                    self.stages.drop(*compiler.names_apart)
         return Built(
             fp32=None,
             graphs=None,
@@ -254,20 +275,21 @@ class LayerBuilder(Builder):
         shard: _Shard,
         all_shards: Sequence[_Shard],
         layers: range,
-        table: Mapping[str, Encoding],
         text: CalibrationText | None,
+        beside: Beside,
+        graphs: Sequence[_Graphs],
     ) -> ShardBinaries:
-        make = partial(self._quantise_shard, shard, table)
-        made: list[Stage] = []
+        """``graphs``: the shard's own, and those of the next one if there is one."""
 
-        def ready() -> None:
-            if not made:
-                made.append(self.stages.folder(_shard_stage(shard.number), shard.decided_by, make))
+        def prepare_next() -> None:
+            if graphs[0].asked:
+                for following in graphs[1:]:
+                    following.make_once()
 
         return ShardBinaries(
             plan=self.plan,
             facts=self.checkpoint.facts,
-            stages=self.stages.after(ready),
+            stages=self.stages.after(graphs[0].make_once),
             meter=self.meter,
             progress=self.progress,
             embeddings=self.embeddings,
@@ -276,9 +298,15 @@ class LayerBuilder(Builder):
             sdk=self.sdk,
             number=shard.number,
             compare=partial(self._compare, layers, text),
+            beside=beside,
+            prepare_next=prepare_next,
         )
 
-    def _quantise_shard(self, shard: _Shard, table: Mapping[str, Encoding], folder: Path) -> None:
+    def _shard_stage(self, shard: _Shard, table: Mapping[str, Encoding], beside: Beside) -> Stage:
+        make = partial(self._quantise_shard, shard, table, beside)
+        return self.stages.folder(_shard_stage(shard.number), shard.decided_by, make)
+
+    def _quantise_shard(self, shard: _Shard, table: Mapping[str, Encoding], beside: Beside, folder: Path) -> None:
         """The graphs that are compiled, their weights in one file, each read from the checkpoint in its turn."""
         from harness.model.graph import FloatType, build_graph
         from harness.model.held import keep_grids
@@ -288,6 +316,11 @@ class LayerBuilder(Builder):
 
         facts, scheme = self.checkpoint.facts, SCHEMES.get(self.plan.precision)
         number, layers, lazy = shard.number, shard.layers, LazyStore()
+
+        def quantising(line: str) -> None:
+            beside.check()
+            self.progress(f"quantising: {line}")
+
         with TensorStore(folder / "graph.data") as store:
             for n_tokens, name in shard.names.items():
                 self.progress(
@@ -308,18 +341,13 @@ class LayerBuilder(Builder):
                     weights = keep_grids(
                         self.checkpoint, rounded, block=scheme.block, layers=layers, progress=self.progress
                     )
-                    model = quantize_graph(
-                        model, table, scheme, weights, folder=lazy, store=store, progress=self._quantising
-                    )
+                    model = quantize_graph(model, table, scheme, weights, folder=lazy, store=store, progress=quantising)
                     if scheme.activation_bits > 8:
                         model = with_cache(model, shard.kv, facts.n_layers)
                 save_graph(folder / name, model)
                 if scheme is not None:
                     spec = graph_spec(folder / name, n_tokens)
                     check_quantized_io(spec.inputs, spec.outputs, facts.n_layers)
-
-    def _quantising(self, line: str) -> None:
-        self.progress(f"quantising: {line}")
 
     def _compare(self, layers: range, text: CalibrationText | None, steps: Sequence[Step]) -> float:
         """Correlation of the worst output of a shard's graph on the emulator with the CPU's, after some tokens there.

@@ -38,7 +38,7 @@ def call_worker(
     with (folder / LOG).open("wb") as log:
         try:
             process = subprocess.run(
-                [sys.executable, "-m", "harness.compiler.worker", _REQUEST, _ANSWER],
+                [sys.executable, "-m", "harness.compiler.worker", _REQUEST, _ANSWER, str(os.getpid())],
                 cwd=folder,
                 env={**os.environ, **environment, "PYTHONPATH": python_path},
                 stdin=subprocess.DEVNULL,

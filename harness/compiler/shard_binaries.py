@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
+from harness.compiler.beside import Beside
 from harness.compiler.binaries import Binaries, BinaryStages
 from harness.compiler.probe import MIN_CORRELATION, Step, defects_to_look_for
 from harness.compiler.qairt import sdk_tools
@@ -32,6 +34,9 @@ class ShardBinaries(BinaryStages):
     """From 1"""
     compare: Callable[[Sequence[Step]], float]
     """Correlation of the worst output of the shard's AR-N graph on the emulator with the CPU's."""
+    beside: Beside
+    prepare_next: Callable[[], object]
+    """Makes what the next shard's stages are made from, if this shard's had to be made."""
 
     @property
     def names_apart(self) -> tuple[str, ...]:
@@ -43,16 +48,24 @@ class ShardBinaries(BinaryStages):
         """Of this shard: one an AR-N graph, the largest first, or one for all."""
         if self.plan.contexts == Contexts.SEPARATE:
             return self._separate()
-        if self.plan.contexts == Contexts.SHARED:
-            self._check_apart()
-        return (self._binary({n: paths[self.number - 1] for n, paths in self.paths.items()}, "model", self.number),)
+        checks = self._start_checks() if self.plan.contexts == Contexts.SHARED else []
+        self.beside.start(self.prepare_next)
+        paths = {n: paths[self.number - 1] for n, paths in self.paths.items()}
+        binary = self._binary(paths, "model", self.number)
+        if checks:
+            self._judge([check.result() for check in checks])
+        return (binary,)
 
     def _separate(self) -> Binaries:
-        return tuple(
-            self._binary({n: paths[self.number - 1]}, f"ar{n}", self.number) for n, paths in self.paths.items()
-        )
+        made = []
+        for n, paths in self.paths.items():
+            made.append(self._binary({n: paths[self.number - 1]}, f"ar{n}", self.number))
+            if len(made) == 1:  # the first of them waited for the graphs
+                self.beside.start(self.prepare_next)
+        return tuple(made)
 
-    def _check_apart(self) -> None:
+    def _start_checks(self) -> list[Future[float]]:
+        """Compiles the graphs apart, and has them run on the emulator beside what comes next."""
         per_token = self.facts.n_parameters / len(self.paths[1])
         run = [n_tokens for n_tokens in self.paths if n_tokens == 1 or n_tokens * per_token <= MAX_CHECKED_WORK]
         for n_tokens in self.paths.keys() - run:
@@ -60,7 +73,10 @@ class ShardBinaries(BinaryStages):
                 f"note: AR-{n_tokens} of shard {self.number} is not run on the emulator, where it would take "
                 f"{n_tokens * per_token / EMULATED_WORK_PER_MINUTE:.0f} minutes or so"
             )
-        least = min(self._agreement(n_tokens) for n_tokens in run)
+        return [self._start_agreement(n_tokens) for n_tokens in run]
+
+    def _judge(self, correlations: Sequence[float]) -> None:
+        least = min(correlations)
         self.progress(f"the emulator's outputs correlate with the CPU's to {least:.4f} at the least")
         if least < MIN_CORRELATION and not defects_to_look_for(self.plan.soc):
             raise CompileError(
@@ -79,6 +95,9 @@ class ShardBinaries(BinaryStages):
         return names
 
     def _agreement(self, n_tokens: int) -> float:
+        return self._start_agreement(n_tokens).result()
+
+    def _start_agreement(self, n_tokens: int) -> Future[float]:
         """Of the graph compiled on its own; kept by what decides it, for that binary may be removed."""
         number, path = self.number, self.paths[n_tokens][self.number - 1]
 
@@ -98,4 +117,4 @@ class ShardBinaries(BinaryStages):
         made: Binaries = ()
         if self.stages.find(stage, decided_by) is None:
             made = (self._binary({n_tokens: path}, f"ar{n_tokens}", number),)
-        return self.stages.value(stage, decided_by, _Agreement, compute).least
+        return self.beside.start(lambda: self.stages.value(stage, decided_by, _Agreement, compute).least)

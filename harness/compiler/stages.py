@@ -10,11 +10,12 @@ import hashlib
 import json
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -46,28 +47,54 @@ class Measured:
 
 
 @dataclass(slots=True, kw_only=True)
-class Meter:
-    """The stages of one preparation, in order."""
+class _Running:
+    peak_rss_bytes: int = 0
 
-    progress: Callable[[str], None]
-    measured: list[Measured] = field(default_factory=list)
-    _children: int = 0
+
+class Meter:
+    """The stages of one preparation, in the order they ended. Stages of two threads may run at the same time: the
+    memory of this process then counts for both, that of a process they start for the one that started it."""
+
+    def __init__(self, *, progress: Callable[[str], None]) -> None:
+        self.progress = progress
+        self.measured: list[Measured] = []
+        self._lock = threading.Lock()
+        self._running: dict[int, list[_Running]] = {}
+        """By thread, the innermost last."""
 
     def saw_child(self, peak_rss_bytes: int | None) -> None:
         """A process that worked for the stage that is being measured."""
-        self._children = max(self._children, peak_rss_bytes or 0)
+        with self._lock:
+            for running in self._running.get(threading.get_ident(), []):
+                running.peak_rss_bytes = max(running.peak_rss_bytes, peak_rss_bytes or 0)
 
     def run(self, stage: str, work: Callable[[], T]) -> T:
-        self._children = 0
-        _forget_peak()
+        thread, running = threading.get_ident(), _Running()
+        with self._lock:
+            self._note_own_peak()
+            _forget_peak()
+            self._running.setdefault(thread, []).append(running)
         start = time.monotonic()
-        result = work()
-        seconds, own = time.monotonic() - start, peak_rss_bytes()
-        peak = None if own is None else max(own, self._children)
+        try:
+            result = work()
+            seconds = time.monotonic() - start
+        finally:
+            with self._lock:
+                readable = self._note_own_peak()
+                self._running[thread].remove(running)
+        peak = running.peak_rss_bytes if readable else None
         self.measured.append(Measured(stage=stage, seconds=seconds, peak_rss_bytes=peak, resumed=False))
         memory = "" if peak is None else f", at most {peak / 2**30:.2f} GiB in memory"
         self.progress(f"{stage}: {seconds:.1f} s{memory}")
         return result
+
+    def _note_own_peak(self) -> bool:
+        """For all that run. False: this kernel does not say."""
+        own = peak_rss_bytes()
+        for of_thread in self._running.values():
+            for running in of_thread:
+                running.peak_rss_bytes = max(running.peak_rss_bytes, own or 0)
+        return own is not None
 
     def resumed(self, stage: str, seconds: float) -> None:
         self.measured.append(Measured(stage=stage, seconds=seconds, peak_rss_bytes=None, resumed=True))
@@ -75,7 +102,7 @@ class Meter:
 
 
 class Stages:
-    """Of one preparation at a time: the output folder is locked."""
+    """Of one preparation at a time: the output folder is locked. Two threads may make different stages at once."""
 
     def __init__(self, out: Path, meter: Meter) -> None:
         self._root = out / FOLDER
@@ -125,7 +152,7 @@ class Stages:
 
     def drop(self, *names: str) -> None:
         """Remove stages that nothing will be made from any more."""
-        for path in [path for path in self._used if path.name.rpartition("-")[0] in map(_file_name, names)]:
+        for path in [path for path in tuple(self._used) if path.name.rpartition("-")[0] in map(_file_name, names)]:
             shutil.rmtree(path, ignore_errors=True)
             self._used.discard(path)
 

@@ -1,10 +1,15 @@
-"""The worker process: ``python -m harness.compiler.worker REQUEST ANSWER``, run in the folder the request speaks of."""
+"""The worker process: ``python -m harness.compiler.worker REQUEST ANSWER PARENT``, run in the folder the request
+speaks of. PARENT: the process that waits for it, and that it does not outlive."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +30,9 @@ from harness.compiler.stages import peak_rss_bytes
 from harness.compiler.wrapper import wrapper_model
 from harness.errors import SnapGateError
 from harness.record.codec import read_json, write_json
+
+_PR_SET_PDEATHSIG: Final = 1
+"""Linux, prctl(2)"""
 
 
 def _compile(request: CompileRequest) -> CompileAnswer:
@@ -118,8 +126,16 @@ def answer(request: WorkerRequest) -> WorkerAnswer:
     return WorkerAnswer(failure=Failure(what="an empty request", detail=""))
 
 
+def _end_with(parent: int) -> None:
+    """A compile takes minutes and gigabytes: nobody must have to look for one that was left behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before
+        raise SystemExit(1)
+
+
 def main(arguments: list[str]) -> int:
-    request_path, answer_path = map(Path, arguments)
+    request_path, answer_path = map(Path, arguments[:2])
+    _end_with(int(arguments[2]))
     try:
         result = answer(read_json(request_path, WorkerRequest))
     except SnapGateError as exc:
