@@ -127,15 +127,16 @@ def page(data: dict[str, Any]) -> str:
         "nearest, compiled for Snapdragon 8 Gen 3 on 2 cores. Seconds of each stage; `w4a16-b32` comes second and",
         "takes the float graphs or ranges of `w8a16` as they are. Peak memory is the largest of any process, mapped",
         "files included, and together that of all processes at one moment; disk that of the output folder, at its",
-        "fullest and at the end (of both precisions). Load: of the minute before; above 0, other work shared the cores and times are too long. While 1B was prepared by",
-        "layer it was 3 to 4 (`w8a16`) and rose from 4 to 19 (`w4a16-b32`), with shared weights at 0.1B from 4 to 15.",
+        "fullest and at the end (of both precisions). Load: of the minute before; above 0, other work shared the cores",
+        "and times are too long. While 1B was prepared by layer it was 3 to 4 (`w8a16`) and rose from 4 to 19",
+        "(`w4a16-b32`), with shared weights at 0.1B from 4 to 15.",
         "",
         "`whole` keeps the float and the quantised graphs, for the reference of the suites. `by-layer`, the default",
         "from 2 billion parameters on, keeps one layer's floats and one shard's graphs at a time. It builds a layer's",
         "float graph where it calibrates it.",
         "",
-        f"| size | build | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | together GiB | fullest GB "
-        "| at the end GB | load |",
+        f"| size | build | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | together "
+        "| fullest GB | at the end GB | load |",
         f"|---|---|---|{'---|' * len(GROUPS)}---|---|---|---|---|---|",
     ]
     rows = [(size, name) for size in SHAPES for name in data if name.split(",")[0] == size]

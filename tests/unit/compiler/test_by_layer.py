@@ -60,13 +60,20 @@ def stages(out: Path) -> list[str]:
 def test_binaries_are_those_of_the_whole_preparation_byte_for_byte(
     make: Make, tmp_path: Path, precision: str, shards: int
 ) -> None:
+    said: list[str] = []
     whole, made = (
-        make(tmp_path / build, build=build, precision=Precision(precision), shards=shards)
+        make(tmp_path / build, build=build, precision=Precision(precision), shards=shards, progress=said.append)
         for build in ("whole", "by-layer")
     )
     assert [context.sha256 for context in made.manifest.contexts] == [c.sha256 for c in whole.manifest.contexts]
     assert made.manifest.contexts == whole.manifest.contexts
     assert made.manifest.recipe == whole.manifest.recipe
+    if shards == 2:  # the second shard is quantised while the first is compiled
+        second, compiled = (
+            max(index for index, line in enumerate(said) if line.startswith(beginning))
+            for beginning in ("shard 2 of 2, AR-16", "compile ar1_shard1")
+        )
+        assert second < compiled
 
 
 @pytest.mark.slow
