@@ -6,6 +6,7 @@
     ├── UserError              whoever typed the command: an option, a file or a spec is wrong
     │   ├── CheckpointError    the checkpoint is missing, damaged or of an unsupported architecture
     │   └── ArtifactError      the artifact is damaged, or made for another SoC, HTP arch or ABI
+    │       └── NoReferenceError  it was prepared without the graphs that a comparison needs; all else can be measured
     ├── HostError              whoever keeps this host: a tool, library or permission is missing
     ├── ModelError             the model or compiler engineer: it does not compile, or fails on the phone
     │   ├── CompileError
@@ -79,6 +80,10 @@ class CheckpointError(UserError):
 
 
 class ArtifactError(UserError):
+    pass
+
+
+class NoReferenceError(ArtifactError):
     pass
 
 

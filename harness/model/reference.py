@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from harness.errors import ArtifactError
+from harness.errors import ArtifactError, NoReferenceError
 from harness.model.decoder import Decoder
 from harness.model.embeddings import table_of, with_embeddings
 from harness.model.engine import load_onnxruntime
@@ -115,8 +115,24 @@ def reference_files(leg: Leg, n_tokens: int, n_shards: int) -> tuple[str, ...]:
     return tuple(reference_file(leg, n_tokens, shard) for shard in range(1, n_shards + 1))
 
 
+def require_references(artifact: Artifact, *legs: Leg) -> None:
+    """Raises ``NoReferenceError``: the artifact was prepared without them."""
+    manifest = artifact.manifest
+    for leg in legs:
+        for n_tokens in (1, manifest.recipe.prefill_tokens):
+            for name in reference_files(leg, n_tokens, len(manifest.chain(n_tokens))):
+                if not artifact.path(name).is_file():
+                    raise NoReferenceError(
+                        f"{artifact.folder} holds no {leg} reference graph",
+                        found=f"no {artifact.path(name).name}",
+                        next_step="prepare the artifact again with --build whole: layer by layer, none are kept",
+                    )
+
+
 def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THREADS) -> Decoder:
-    """The prefill and decode graphs of a leg: ``fp32``, or ``graph``, the very graph that was compiled."""
+    """The prefill and decode graphs of a leg: ``fp32``, or ``graph``, the very graph that was compiled. Raises
+    ``NoReferenceError``."""
+    require_references(artifact, leg)
     manifest = artifact.manifest
     table = table_of(artifact)
     runners = []
@@ -125,14 +141,7 @@ def load_reference(artifact: Artifact, leg: Leg, *, n_threads: int = DEFAULT_THR
         specs = [graph for _, graph in chain] if leg is Leg.GRAPH else [None]
         shards = []
         for name, spec in zip(reference_files(leg, n_tokens, len(chain)), specs, strict=True):
-            path = artifact.path(name)
-            if not path.is_file():
-                raise ArtifactError(
-                    f"{artifact.folder} holds no {leg} reference graph",
-                    found=f"no {path.name}",
-                    next_step="prepare the artifact again with --build whole: layer by layer, no references are kept",
-                )
-            shards.append(CpuGraph(path, spec, n_threads=n_threads))
+            shards.append(CpuGraph(artifact.path(name), spec, n_threads=n_threads))
         runners.append(with_embeddings(as_one(shards), table))
     return Decoder(
         runners,

@@ -14,10 +14,10 @@ import pytest
 
 from harness.device.conditions import read_conditions
 from harness.device.phone import LeasedPhone
-from harness.errors import ArtifactError, InfraError, SnapGateError
+from harness.errors import ArtifactError, InfraError, NoReferenceError, SnapGateError
 from harness.journal import Entry, Finished, Journal, JournalWriter, NotCovered, read_journal
 from harness.measure.selfcheck import record_checks
-from harness.model.reference import reference_facts
+from harness.model.reference import reference_facts, require_references
 from harness.plugin import comparison
 from harness.plugin.accuracy import (
     HostReference,
@@ -40,7 +40,7 @@ from harness.plugin.suites import Bench, run_suite
 from harness.pool.quarantine import cause_of
 from harness.record.ab import ArmRun, Comparison, ComparisonEnd
 from harness.record.artifact import Artifact, load_artifact
-from harness.record.comparison import LogitsComparison, ReferenceFacts, SelfCheck, TaskScore, WindowScores
+from harness.record.comparison import Leg, LogitsComparison, ReferenceFacts, SelfCheck, TaskScore, WindowScores
 from harness.record.job import Prompt
 from harness.record.run import Cell, DeviceFacts, RunRecord
 from harness.record.verdict import Verdict
@@ -79,6 +79,7 @@ class Lab:
         self._entries: dict[Case, list[Entry]] = {}
         self._runs: dict[tuple[Case, str], RunRecord] = {}
         self._not_covered: dict[Case, NotCovered] = {}
+        self._without_reference: dict[tuple[Case, str], NotCovered] = {}
         self._artifacts: dict[Cell, Artifact] = {}
         self._references: dict[Cell, HostReference] = {}
 
@@ -137,9 +138,15 @@ class Lab:
         if case in self._not_covered:
             self._refuse(self._not_covered[case])
         key = (case, name)
+        if key in self._without_reference:
+            self._refuse(self._without_reference[key])
         if key not in self._runs:
             try:
                 self._runs[key] = self._recall(case, name) or self._make(case, name, make)
+            except NoReferenceError as exc:  # only what is compared with one is left out
+                entry = self._entry_of_gap(case, Status.NOT_COVERED, f"{name}: {exc}")
+                self._without_reference[key] = entry
+                self._refuse(entry)
             except SnapGateError as exc:
                 status = Status.INFRA if isinstance(exc, InfraError) else Status.NOT_COVERED
                 self._leave_out(case, status, f"{type(exc).__name__}: {exc}")
@@ -176,10 +183,13 @@ class Lab:
         return record
 
     def _leave_out(self, case: Case, status: Status, reason: str) -> None:
-        entry = NotCovered(session_id=self._share.session_id, cell=case.cell, status=status, reason=reason)
-        self._not_covered[case] = entry
-        self._writer.append(entry)
+        entry = self._not_covered[case] = self._entry_of_gap(case, status, reason)
         self._refuse(entry)
+
+    def _entry_of_gap(self, case: Case, status: Status, reason: str) -> NotCovered:
+        entry = NotCovered(session_id=self._share.session_id, cell=case.cell, status=status, reason=reason)
+        self._writer.append(entry)
+        return entry
 
     @staticmethod
     def _refuse(entry: NotCovered) -> None:
@@ -197,6 +207,7 @@ class Lab:
         model = self._catalogue.model(case.cell.model)
         reference = self._references.get(case.cell)
         if reference is None:
+            require_references(artifact, Leg.FP32, Leg.GRAPH)
             reference = compute_reference(artifact, model, self._catalogue, self._say)
             self._references[case.cell] = reference
         record = self._execute(case, phones, artifact, accuracy_workload(reference, artifact))

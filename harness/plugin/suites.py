@@ -11,7 +11,7 @@ from harness.journal import Entry
 from harness.measure.quality import compare_logits, raw_logits, real_logits
 from harness.measure.selfcheck import TOY_GRAPH, record_checks
 from harness.measure.timing import timing_of
-from harness.model.reference import load_reference, reference_facts
+from harness.model.reference import load_reference, reference_facts, require_references
 from harness.plugin import suite_runs, toy
 from harness.plugin.case import Case
 from harness.plugin.tasks import host_scores, phone_scores, questions, tasks_workload
@@ -111,6 +111,7 @@ def _edges(bench: Bench) -> Iterator[RunRecord]:
     tokens = bench.tokens(max(suite_runs.edge_lengths(artifact)))
 
     def make() -> RunRecord:
+        require_references(artifact, Leg.FP32)
         record = bench.run(artifact, suite_runs.edges(tokens, artifact, bench.size), None, None)
         for check in record_checks(record):
             bench.append(check)
@@ -154,6 +155,7 @@ def _tasks(bench: Bench) -> Iterator[RunRecord]:
         return
 
     def make() -> RunRecord:
+        require_references(artifact, Leg.FP32)
         record = bench.run(artifact, tasks_workload(asked, bench.size), None, None)
         facts = reference_facts(artifact)
         bench.append(facts)
