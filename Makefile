@@ -46,8 +46,8 @@ lock:            ## resolves requirements.lock again, after a change of pyprojec
 bench-verdicts: setup ## how often verdicts are wrong, by simulation; writes docs/verdict-benchmark.md
 	@$(PY) benchmarks/verdicts.py
 
-prove-limits: runner ## tries the gates on good and damaged models on virtual phones; writes their proofs into suites/limits.toml
-	@$(PY) tools/prove_limits.py
+prove-limits: runner ## tries the gates on good and damaged models on virtual phones; writes their proofs into suites/limits.toml (ONLY=missing)
+	@$(PY) tools/prove_limits.py $(ONLY)
 
 fuzz: setup      ## libFuzzer on the runner's readers, 60 s each; needs clang
 	@tools/fuzz.sh

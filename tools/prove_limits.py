@@ -1,8 +1,10 @@
 """The gates of suites/limits.toml tried on sessions whose answer is known, on virtual phones; writes their proofs.
 
     make prove-limits
+    make prove-limits ONLY=missing     # precisions with an untested gate, one after the other; keeps other proofs
 
-Good: the bundled model in every precision of models/catalogue.toml. Bad, each judged against the good one's reference:
+Good: the bundled model in every precision of models/catalogue.toml and in w8a16 with kv16. Bad, each judged against the
+good one's reference:
 
 ===========  ==========================================================================================
 weights      every precision, compiled from a checkpoint with noise in it
@@ -15,13 +17,15 @@ rungs        the good session five times, the smoke ladder broken at one rung ea
 answers      the good session, with one token of a repetition and one of an endurance round replaced, no task right
 ===========  ==========================================================================================
 
-Sessions run the smoke ladder, accuracy, edges, task sets and placement, the good one the endurance rounds too.
+Sessions run the smoke ladder, accuracy, edges, task sets and placement, the good one the endurance rounds too. With
+``missing`` it is accuracy alone, good and with noisy weights, and each precision's proofs are written when it is done.
 
 Everything is left in build/prove-limits; a session's name in limits.toml is the name of its journal there.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -36,6 +40,7 @@ from safetensors.numpy import load_file, save_file
 
 from harness.measure.suite_metrics import RUNGS
 from harness.record.artifact import MANIFEST_NAME, sha256_of
+from harness.results.gate import read_limits
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MODEL: Final = ROOT / "models" / "tiny-llama"
@@ -45,36 +50,111 @@ WORK: Final = ROOT / "build" / "prove-limits"
 SOC: Final = "gen3"
 SNAPGATE: Final = (sys.executable, "-m", "harness.cli.main")
 SUITES: Final = (
+    "-n",
+    "2",
     "suites/smoke",
     "suites/accuracy",
     "suites/placement",
     "suites/accuracy/test_edges.py",
     "suites/accuracy/test_tasks.py",
 )
+NOT_IN_THE_CATALOGUE: Final = (("w8a16", "kv16"),)
+BY_DEFAULT: Final = (("fp16", "kvfp16"), ("w8a16", "kv8"))
 GOOD_EXIT: Final = 0
 BAD_EXIT: Final = 10
+Variant = tuple[str, str]
+"""Precision and KV precision"""
 Edit = Callable[[str, dict[str, Any]], None]
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="The gates tried on good and damaged models, on virtual phones.")
+    parser.add_argument("only", nargs="?", choices=["missing"], help="precisions with an untested gate only")
+    if parser.parse_args().only:
+        prove_missing()
+    else:
+        prove_all()
+
+
+def _variants() -> list[Variant]:
     (model,) = (entry for entry in tomllib.loads(CATALOGUE.read_text())["model"] if entry["name"] == MODEL.name)
-    variants = [(variant["precision"], variant["kv"]) for variant in model["variant"]]
+    return [*((variant["precision"], variant["kv"]) for variant in model["variant"]), *NOT_IN_THE_CATALOGUE]
+
+
+def _catalogue(folder: Path, variants: Sequence[Variant], by_default: Sequence[Variant]) -> Path:
+    """models/catalogue.toml for one SoC and these variants; its paths lead to the same files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    link, path = folder / MODEL.name, folder / "catalogue.toml"
+    if not link.is_symlink():
+        link.symlink_to(MODEL)
+    head, _, _ = CATALOGUE.read_text().partition("[[model.variant]]")
+    tables = [
+        f'[[model.variant]]\nprecision = "{precision}"\nkv = "{kv}"\nsocs = ["{SOC}"]\n'
+        f"default = {'true' if (precision, kv) in by_default else 'false'}\n"
+        for precision, kv in variants
+    ]
+    path.write_text(head + "\n".join(tables))
+    return path
+
+
+def untested_variants(untested: Sequence[tuple[str, str]], variants: Sequence[Variant]) -> list[Variant]:
+    """Which variants a good and a bad session are needed of. ``untested``: precision and KV precision of gates, ``*``:
+    any. A gate of any KV precision is tried with the first one that its precision is listed with."""
+    found: list[Variant] = []
+    for precision, kv in untested:
+        fitting = [v for v in variants if precision in ("*", v[0]) and kv in ("*", v[1])]
+        if not fitting:
+            raise SystemExit(f"error: no variant for an untested gate of {precision} {kv}")
+        found += fitting[:1]
+    return list(dict.fromkeys(found))
+
+
+def prove_missing() -> None:
+    limits = [limit for limit in read_limits(LIMITS) if limit.untested]
+    of_any = [limit.metric for limit in limits if limit.model == "*"]
+    if of_any:
+        raise SystemExit(f"error: untested gates of any model: {', '.join(of_any)}; next step: make prove-limits")
+    if not limits:
+        print("every gate is tested")
+        return
+    work = WORK / "missing"
+    for precision, kv in untested_variants([(limit.precision, limit.kv) for limit in limits], _variants()):
+        kind = f"missing/{precision}-{kv}"
+        shutil.rmtree(WORK / kind, ignore_errors=True)
+        shutil.rmtree(WORK / "checkpoints", ignore_errors=True)
+        noisy = _checkpoint("noisy", _with_noise)
+        models = _catalogue(work / f"{precision}-{kv}", [(precision, kv)], [(precision, kv)])
+        good = _prepare(MODEL, precision, f"{kind}/good", kv=kv)
+        _judged_as(good, _prepare(noisy, precision, f"{kind}/weights", kv=kv))
+        asked = ("suites/accuracy", "--models", str(models))
+        sessions = [
+            _session(f"{kind}/{name}", code, asked) for name, code in (("good", GOOD_EXIT), ("weights", BAD_EXIT))
+        ]
+        tries = [*_options("--good", sessions[:1]), *_options("--bad", sessions[1:])]
+        _run([*SNAPGATE, "limits", "prove", "--limits", str(LIMITS), "--write", "--add", *tries])
+
+
+def prove_all() -> None:
+    variants = _variants()
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
+    models = _catalogue(WORK / "models", variants, BY_DEFAULT)
     noisy, silent = _checkpoint("noisy", _with_noise), _checkpoint("silent", _with_silent_norm)
 
     good = [_prepare(MODEL, precision, "good", kv=kv) for precision, kv in variants]
-    sessions_good = [_session("good", GOOD_EXIT)]
+    every = ("--precision", "all", "--models", str(models))
+    sessions_good = [_session("good", GOOD_EXIT, (*SUITES, "suites/endurance/test_rounds.py", *every))]
 
     for artifact in good:
         _judged_as(artifact, _prepare(noisy, _precision(artifact), "weights", kv=_kv(artifact)))
-    (w8a16,) = (artifact for artifact in good if _precision(artifact) == "w8a16")
+    (w8a16,) = (artifact for artifact in good if (_precision(artifact), _kv(artifact)) == ("w8a16", "kv8"))
     (fp16,) = (artifact for artifact in good if _precision(artifact) == "fp16")
     _decode_of(w8a16, noisy)
     _judged_as(fp16, _prepare(silent, "fp16", "constant", kv=_kv(fp16)))
     _edited(fp16, "cut", _cut)
     _edited(fp16, "pieces", _owning_up)
-    sessions_bad = [_session(kind, BAD_EXIT) for kind in ("weights", "decode", "constant", "cut", "pieces")]
+    sessions_bad = [_session("weights", BAD_EXIT, (*SUITES, *every))]
+    sessions_bad += [_session(kind, BAD_EXIT, SUITES) for kind in ("decode", "constant", "cut", "pieces")]
     sessions_bad += [_other_arch(), *_broken_ladders(), _other_answers()]
 
     tries = [*_options("--good", sessions_good), *_options("--bad", sessions_bad)]
@@ -191,23 +271,9 @@ def _owning_up(_: Path, manifest: dict[str, Any]) -> None:
     graph["cpu_nodes"], graph["epcontext_nodes"] = 1, 2
 
 
-def _session(kind: str, expected: int) -> Path:
+def _session(kind: str, expected: int, asked: Sequence[str]) -> Path:
     results = WORK / kind / "out"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *SUITES,
-        *(["suites/endurance/test_rounds.py"] if kind == "good" else []),
-        *(["--precision", "all"] if kind in ("good", "weights") else []),
-        "-m",
-        SOC,
-        "-n",
-        "2",
-        "-q",
-        "--phones",
-        "virtual",
-    ]
+    command = [sys.executable, "-m", "pytest", *asked, "-m", SOC, "-q", "--phones", "virtual"]
     _run([*command, "--artifacts", str(WORK / kind / "artifacts"), "--results", str(results)], expected)
     return results / "journal"
 
