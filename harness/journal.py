@@ -44,6 +44,8 @@ class Session:
     """Families that must pass."""
     phones: tuple[str, ...]
     notes: tuple[str, ...]
+    tuning: tuple[str, ...] = ()
+    """What the user set for the runner in every run, both arms of a comparison included, NAME=VALUE; sorted"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

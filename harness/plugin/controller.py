@@ -127,6 +127,7 @@ class Controller:
                 required=tuple(sorted(str(family) for family in self._settings.required)),
                 phones=tuple(f"{phone.serial} {phone.part}" for phone in phones.phones),
                 notes=phones.notes,
+                tuning=self._settings.tuning.words,
             )
         )
 

@@ -45,6 +45,14 @@ def stopped_session(settings: Settings) -> Journal:
             expected=", ".join(session.required),
             next_step="give the options that it was started with",
         )
+    tuning = settings.tuning.words
+    if tuning != session.tuning:
+        raise UserError(
+            f"session {session.session_id} sets the runner otherwise",
+            found=", ".join(tuning) or "no --runner-option and no --pace-tps",
+            expected=", ".join(session.tuning) or "none",
+            next_step="give the options that it was started with",
+        )
     return journal
 
 

@@ -81,12 +81,28 @@ class Tuning:
     pace_tps: float | None = None
     """Tokens a second of the suite that shows what a slower pace spares; no other suite's."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """NAME=VALUE each, sorted: equal for equal settings, however they were typed."""
+        found = dict(self.options)
+        if self.performance_mode is not None:
+            found["performance_mode"] = self.performance_mode
+        if self.pace_tps is not None:
+            found["pace_tps"] = f"{self.pace_tps:g}"
+        return tuple(f"{name}={_word(value)}" for name, value in sorted(found.items()))
+
     def apply(self, workload: Workload) -> Workload:
         mode = workload.performance_mode if self.performance_mode is None else self.performance_mode
         options = dict(self.options)
         if self.pace_tps is not None and workload.name == Suite.PACED:
             options["pace_tps"] = self.pace_tps
         return replace(workload, performance_mode=mode, options=replace(workload.options, **options))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 AS_THE_SUITE: Final = Tuning()

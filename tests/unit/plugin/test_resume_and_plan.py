@@ -30,6 +30,7 @@ from harness.record.comparison import ReferenceFacts
 from harness.record.run import Cell, RunError
 from harness.record.vocabulary import Status
 from harness.results.gate import judge_journal
+from harness.run.tuning import read_tuning
 from harness.soc import KvPrecision, Precision
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -164,6 +165,9 @@ def test_a_session_that_ended_or_was_run_otherwise_is_not_resumed(make, tmp_path
         stopped_session(settings(tmp_path, resume="last", release=True))
     with pytest.raises(UserError, match="another kind of run"):
         stopped_session(settings(tmp_path, resume="last", ab=tmp_path))
+    slow = read_tuning(["prefetch=off"], 2.0)
+    with pytest.raises(UserError, match=r"sets the runner otherwise; found: pace_tps=2, prefetch=off; expected: none"):
+        stopped_session(settings(tmp_path, resume="last", tuning=slow))
     with pytest.raises(UserError, match="has no session x"):
         stopped_session(settings(tmp_path, resume="x"))
     writer = JournalWriter(tmp_path / "journal" / "s.jsonl")

@@ -50,6 +50,21 @@ def test_without_options_nothing_changes(artifact: Artifact) -> None:
     assert (job["options"]["memory"], job["options"]["prefetch"]) == ("auto", True)
 
 
+def test_what_was_set_is_told_in_words_that_set_it_again() -> None:
+    typed = ["cpu_affinity=7,4", "performance_mode=low_balanced", "prefetch=on", "sleep_latency_us=8"]
+    words = read_tuning(typed, 2.5).words
+    assert words == (
+        "cpu_affinity=7,4",
+        "pace_tps=2.5",
+        "performance_mode=low_balanced",
+        "prefetch=on",
+        "sleep_latency_us=8",
+    )
+    assert read_tuning([word for word in words if not word.startswith("pace")], 2.5).words == words
+    assert read_tuning(reversed(typed), 2.5).words == words
+    assert read_tuning([]).words == ()
+
+
 def test_the_modes_are_those_of_the_job() -> None:
     assert list(PERFORMANCE_MODES) == SCHEMA["$defs"]["Job"]["properties"]["performance_mode"]["enum"]
 
