@@ -103,6 +103,15 @@ def identity(measurement: Measurement, runs: Sequence[RunRecord]) -> dict[str, s
         "android_build": all_of([run.device.fingerprint for run in runs]),
         "workload": all_of([run.workload for run in runs]),
         "performance_mode": all_of([run.log.platform.performance_mode for run in runs if run.log.platform]),
+        "memory": all_of([run.log.platform.memory for run in runs if run.log.platform]),
+        "control": all_of(
+            [
+                f"{setting.name.partition(' ')[0]}={setting.asked}"  # the rest of a name is that of a graph
+                for run in runs
+                if run.log.control
+                for setting in run.log.control.settings
+            ]
+        ),
         "prompt_tokens": all_of([g.n_prompt for g in compared]),
         "cached_tokens": all_of([g.n_cached for g in compared]),
         "generated_tokens": all_of([len(g.token_ids) for g in compared]),

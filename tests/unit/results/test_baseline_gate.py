@@ -13,6 +13,7 @@ from harness.cli.main import main
 from harness.errors import UserError
 from harness.journal import Journal, JournalWriter
 from harness.record.run import RunError
+from harness.record.runner import Control, ControlSetting
 from harness.record.vocabulary import Source, Status
 from harness.results.baseline import judge_against, promote
 
@@ -68,7 +69,12 @@ def test_the_age_is_shown_and_too_old_decides_nothing(make):
     assert decode(judged(make, journal_of(make, slower(12)), days=29)).status is Status.FAIL
 
 
-@pytest.mark.parametrize("field", ["workload", "serial", "fingerprint", "performance_mode", "n_cached"])
+SAME = ("workload", "serial", "fingerprint", "performance_mode", "memory", "control", "n_cached")
+
+
+@pytest.mark.parametrize("field", SAME)
+    "field", ["workload", "serial", "fingerprint", "performance_mode", "memory", "control", "n_cached"]
+)
 def test_another_identity_is_incomparable_and_named(make, field):
     new = journal_of(make)
     names = {"fingerprint": "android_build", "n_cached": "cached_tokens"}
@@ -78,9 +84,14 @@ def test_another_identity_is_incomparable_and_named(make, field):
             return dataclasses.replace(run, workload="other")
         if field in ("serial", "fingerprint"):
             return dataclasses.replace(run, device=dataclasses.replace(run.device, **{field: "other"}))
-        if field == "performance_mode":
-            platform = dataclasses.replace(run.log.platform, performance_mode="default")
+        if field in ("performance_mode", "memory"):
+            platform = dataclasses.replace(run.log.platform, **{field: "other"})
             return dataclasses.replace(run, log=dataclasses.replace(run.log, platform=platform))
+        if field == "control":
+            setting = ControlSetting(
+                name="cpu_affinity", asked="4,5", accepted=True, in_force="4,5", qnn_code=None, qnn_name=None
+            )
+            return dataclasses.replace(run, log=dataclasses.replace(run.log, control=Control(settings=(setting,))))
         generations = tuple(dataclasses.replace(g, n_cached=g.n_cached + 1) for g in run.log.generations)
         return dataclasses.replace(run, log=dataclasses.replace(run.log, generations=generations))
 
