@@ -18,7 +18,8 @@ answers      the good session, with one token of a repetition and one of an endu
 ===========  ==========================================================================================
 
 Sessions run the smoke ladder, accuracy, edges, task sets and placement, the good one the endurance rounds too. With
-``missing`` it is accuracy alone, good and with noisy weights, and each precision's proofs are written when it is done.
+``missing`` it is accuracy alone: good, with noisy weights, and with another decode graph where that still leaves a gate
+untested; proofs are written after each session.
 
 Everything is left in build/prove-limits; a session's name in limits.toml is the name of its journal there.
 """
@@ -40,6 +41,7 @@ from safetensors.numpy import load_file, save_file
 
 from harness.measure.suite_metrics import RUNGS
 from harness.record.artifact import MANIFEST_NAME, sha256_of
+from harness.record.verdict import Limit
 from harness.results.gate import read_limits
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -110,28 +112,34 @@ def untested_variants(untested: Sequence[tuple[str, str]], variants: Sequence[Va
 
 
 def prove_missing() -> None:
-    limits = [limit for limit in read_limits(LIMITS) if limit.untested]
+    limits = _untested()
     of_any = [limit.metric for limit in limits if limit.model == "*"]
     if of_any:
         raise SystemExit(f"error: untested gates of any model: {', '.join(of_any)}; next step: make prove-limits")
-    if not limits:
-        print("every gate is tested")
-        return
-    work = WORK / "missing"
     for precision, kv in untested_variants([(limit.precision, limit.kv) for limit in limits], _variants()):
-        kind = f"missing/{precision}-{kv}"
-        shutil.rmtree(WORK / kind, ignore_errors=True)
-        shutil.rmtree(WORK / "checkpoints", ignore_errors=True)
-        noisy = _checkpoint("noisy", _with_noise)
-        models = _catalogue(work / f"{precision}-{kv}", [(precision, kv)], [(precision, kv)])
-        good = _prepare(MODEL, precision, f"{kind}/good", kv=kv)
-        _judged_as(good, _prepare(noisy, precision, f"{kind}/weights", kv=kv))
+        root = WORK / "missing" / f"{precision}-{kv}"
+        shutil.rmtree(root, ignore_errors=True)
+        models = _catalogue(root, [(precision, kv)], [(precision, kv)])
         asked = ("suites/accuracy", "--models", str(models))
-        sessions = [
-            _session(f"{kind}/{name}", code, asked) for name, code in (("good", GOOD_EXIT), ("weights", BAD_EXIT))
-        ]
-        tries = [*_options("--good", sessions[:1]), *_options("--bad", sessions[1:])]
-        _run([*SNAPGATE, "limits", "prove", "--limits", str(LIMITS), "--write", "--add", *tries])
+        noisy = _checkpoint("noisy", _with_noise)
+        good = _prepare(MODEL, precision, f"{root}/good", kv=kv)
+        _prove(["--add", "--good", str(_session(f"{root}/good", GOOD_EXIT, asked))])
+        _judged_as(good, _prepare(noisy, precision, f"{root}/weights", kv=kv))
+        _prove(["--add", "--bad", str(_session(f"{root}/weights", BAD_EXIT, asked))])
+        if any(limit.precision == precision and limit.kv in ("*", kv) for limit in _untested()):
+            _decode_of(good, noisy, root)
+            _prove(["--add", "--bad", str(_session(f"{root}/decode", BAD_EXIT, asked))])
+    untested = len(_untested())
+    if untested:
+        raise SystemExit(f"error: {untested} gates are still untested; next step: snapgate limits list")
+
+
+def _untested() -> list[Limit]:
+    return [limit for limit in read_limits(LIMITS) if limit.untested]
+
+
+def _prove(tries: Sequence[str]) -> None:
+    _run([*SNAPGATE, "limits", "prove", "--limits", str(LIMITS), "--write", *tries])
 
 
 def prove_all() -> None:
@@ -147,18 +155,20 @@ def prove_all() -> None:
 
     for artifact in good:
         _judged_as(artifact, _prepare(noisy, _precision(artifact), "weights", kv=_kv(artifact)))
-    (w8a16,) = (artifact for artifact in good if (_precision(artifact), _kv(artifact)) == ("w8a16", "kv8"))
+    w8a16 = [artifact for artifact in good if _precision(artifact) == "w8a16"]
     (fp16,) = (artifact for artifact in good if _precision(artifact) == "fp16")
-    _decode_of(w8a16, noisy)
+    for artifact in w8a16:
+        _decode_of(artifact, noisy, WORK)
     _judged_as(fp16, _prepare(silent, "fp16", "constant", kv=_kv(fp16)))
     _edited(fp16, "cut", _cut)
     _edited(fp16, "pieces", _owning_up)
     sessions_bad = [_session("weights", BAD_EXIT, (*SUITES, *every))]
-    sessions_bad += [_session(kind, BAD_EXIT, SUITES) for kind in ("decode", "constant", "cut", "pieces")]
+    two = [(_precision(artifact), _kv(artifact)) for artifact in w8a16]
+    sessions_bad += [_session("decode", BAD_EXIT, (*SUITES, "--models", str(_catalogue(WORK / "decode", two, two))))]
+    sessions_bad += [_session(kind, BAD_EXIT, SUITES) for kind in ("constant", "cut", "pieces")]
     sessions_bad += [_other_arch(), *_broken_ladders(), _other_answers()]
 
-    tries = [*_options("--good", sessions_good), *_options("--bad", sessions_bad)]
-    _run([*SNAPGATE, "limits", "prove", "--limits", str(LIMITS), "--write", *tries])
+    _prove([*_options("--good", sessions_good), *_options("--bad", sessions_bad)])
 
 
 def _options(name: str, values: Sequence[Path]) -> list[str]:
@@ -185,6 +195,7 @@ def _with_silent_norm(name: str, weights: np.ndarray, _: np.random.Generator) ->
 
 def _checkpoint(name: str, change: Callable[[str, np.ndarray, np.random.Generator], np.ndarray]) -> Path:
     folder = WORK / "checkpoints" / name / MODEL.name
+    shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(MODEL, folder)
     random = np.random.default_rng(7)
     path = folder / "model.safetensors"
@@ -240,13 +251,13 @@ def _edited(good: Path, kind: str, edit: Callable[[Path, dict[str, Any]], None])
     _write_manifest(folder, manifest)
 
 
-def _decode_of(good: Path, checkpoint: Path) -> None:
-    encodings = WORK / "w8a16.json"
-    more = ["--write-encodings", str(encodings)]
-    again = _prepare(MODEL, "w8a16", "again", kv=_kv(good), more=more)
+def _decode_of(good: Path, checkpoint: Path, root: Path) -> None:
+    """``root/decode``: ``good`` with the decode graph that ``checkpoint`` gives with the scales of ``good``."""
+    encodings, precision, kv = root / "encodings.json", _precision(good), _kv(good)
+    again = _prepare(MODEL, precision, f"{root}/again", kv=kv, more=["--write-encodings", str(encodings)])
     if _manifest(again)["files_sha256"] != _manifest(good)["files_sha256"]:
         raise SystemExit("error: preparing twice gave two artifacts; next step: read their manifests")
-    other = _prepare(checkpoint, "w8a16", "other", kv=_kv(good), more=["--overrides", str(encodings)])
+    other = _prepare(checkpoint, precision, f"{root}/other", kv=kv, more=["--overrides", str(encodings)])
     (context,) = (c for c in _manifest(good)["contexts"] if [g["n_tokens"] for g in c["graphs"]] == [1])
 
     def edit(folder: Path, manifest: dict[str, Any]) -> None:
@@ -256,7 +267,7 @@ def _decode_of(good: Path, checkpoint: Path) -> None:
             others[entry["file"]] if entry["file"] == context["file"] else entry for entry in manifest["contexts"]
         ]
 
-    _edited(good, "decode", edit)
+    _edited(good, f"{root}/decode", edit)
 
 
 def _cut(folder: Path, manifest: dict[str, Any]) -> None:
