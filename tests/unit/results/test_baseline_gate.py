@@ -73,8 +73,6 @@ SAME = ("workload", "serial", "fingerprint", "performance_mode", "memory", "cont
 
 
 @pytest.mark.parametrize("field", SAME)
-    "field", ["workload", "serial", "fingerprint", "performance_mode", "memory", "control", "n_cached"]
-)
 def test_another_identity_is_incomparable_and_named(make, field):
     new = journal_of(make)
     names = {"fingerprint": "android_build", "n_cached": "cached_tokens"}
