@@ -68,6 +68,9 @@ MEMORY_COLUMNS = {
     "peak_rss_bytes": "peak of the runner process",
     "steady_rss_bytes": "runner process at the end",
     "of_free_ram_percent": "peak and dma-buf over free RAM",
+    "lowest_available_bytes": "least free RAM of the phone",
+    "phone_peak_bytes": "peak of the whole phone",
+    "phone_steady_bytes": "whole phone at the end",
     "kv_pool_bytes": "KV pool",
     "heap_allocations": "allocations while generating",
 }

@@ -31,7 +31,7 @@ from harness.record.runner import Clock
 MAX_ZONES: Final = 16
 MAX_CLOCKS: Final = 4
 MAX_BATTERY: Final = 3
-_MEMORY: Final = ("rss", "swap", "pss", "dma-buf")
+_MEMORY: Final = ("runner rss", "runner swap", "runner pss", "runner dma-buf", "phone available")
 _RAW_LIMIT: Final = 16 * 1024 * 1024
 _SUSPEND_NS: Final = 50_000_000
 _CONSTANT_SAMPLES: Final = 20
@@ -81,7 +81,11 @@ memory() {
     done < $f && [ "$dma" = - ] && dma=0; } 2>/dev/null
     case "$name$size" in *[0-9]) [ -n "$name" ] && dma=$((dma+size));; esac
   done
-  echo "M $u $rss $swap $pss $dma"
+  free=-
+  { while read -r key v rest; do
+    case "$key" in MemAvailable:) free=$v; break;; esac
+  done < /proc/meminfo; } 2>/dev/null
+  echo "M $u $rss $swap $pss $dma $free"
 }
 echo "P $$"
 while [ $n -gt 0 ]; do
@@ -101,7 +105,7 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One file to sample. ``kind``: zone, clock, battery, or memory, which is of the runner."""
+    """One file to sample. ``kind``: zone, clock, battery, or memory, of the runner and of the phone."""
 
     path: str
     name: str
@@ -184,13 +188,13 @@ def parse_samples(lines: Sequence[str], n_nodes: int) -> tuple[Sample, ...]:
 
 
 def memory_series(lines: Sequence[str], *, start: Clock | None, end: Clock | None) -> tuple[SensorSeries, ...]:
-    """``M uptime rss swap pss dma`` lines (kB, dma-buf in bytes) as one series of bytes for each; ``-`` is None.
+    """``M uptime rss swap pss dma available`` lines (kB, dma-buf in bytes), one series of bytes each; ``-`` is None.
 
     Swap of 0 and no dma-buf at all are readings. A runner that ended before it was looked at leaves ``unavailable``.
     """
     samples = parse_samples(["S" + line[1:] for line in lines if line.startswith("M ")], len(_MEMORY))
     return series_from(
-        [Node(path="", name=f"runner {name}", kind="memory", domain="memory", unit="bytes") for name in _MEMORY],
+        [Node(path="", name=name, kind="memory", domain="memory", unit="bytes") for name in _MEMORY],
         [
             replace(sample, values=tuple(v if v is None or v >= 0 else None for v in sample.values))
             for sample in samples

@@ -1,4 +1,4 @@
-"""Memory of the runner process."""
+"""Memory of the runner process, and of the phone as a whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from harness.record.run import RunRecord
 from harness.record.runner import Memory
 
 DMA_BUF: Final = "runner dma-buf"
-"""Name of the series of ``harness.device.sensors``"""
+AVAILABLE: Final = "phone available"
+"""Names of series of ``harness.device.sensors``"""
 
 
 def peak_rss_bytes(readings: Iterable[Memory]) -> int | None:
@@ -39,3 +40,25 @@ def of_free_ram_percent(run: RunRecord) -> float | None:
         return None
     shared = [v for s in run.sensors if s.name == DMA_BUF for v in s.values if v is not None]
     return 100.0 * (peak + max(shared, default=0.0)) / free
+
+
+def lowest_available_bytes(run: RunRecord) -> float | None:
+    """The least MemAvailable that was read while the runner was alive; None: it was not read."""
+    return min(_available(run), default=None)
+
+
+def phone_peak_bytes(run: RunRecord) -> float | None:
+    """MemAvailable just before the run, less the least while it ran."""
+    before, lowest = run.conditions.memory_available_bytes, lowest_available_bytes(run)
+    return None if before is None or lowest is None else before - lowest
+
+
+def phone_steady_bytes(run: RunRecord) -> float | None:
+    """MemAvailable just before the run, less the last reading of the runner's life; None with under two readings,
+    the first of which may be of the loading."""
+    before, read = run.conditions.memory_available_bytes, _available(run)
+    return None if before is None or len(read) < 2 else before - read[-1]
+
+
+def _available(run: RunRecord) -> list[float]:
+    return [v for s in run.sensors if s.name == AVAILABLE for v in s.values if v is not None]

@@ -164,6 +164,28 @@ _MEMORY = (
         "MemAvailable just before the run; the largest of all runs. At 100 the phone has to swap or kill something.",
     ),
     exact(
+        "lowest_available_bytes",
+        "bytes",
+        Family.MEMORY,
+        "higher",
+        "The least MemAvailable of the phone, read every 10 s while the runner was alive; the least of all runs.",
+    ),
+    exact(
+        "phone_peak_bytes",
+        "bytes",
+        Family.MEMORY,
+        "lower",
+        "MemAvailable just before a run, less the least while it ran: what the run took of the whole phone, memory of "
+        "the driver and of the DSP included, and whatever else happened meanwhile; the largest of all runs.",
+    ),
+    exact(
+        "phone_steady_bytes",
+        "bytes",
+        Family.MEMORY,
+        "lower",
+        "As phone_peak_bytes, by the last reading of the runner's life; of runs with two readings or more.",
+    ),
+    exact(
         "kv_pool_bytes",
         "bytes",
         Family.MEMORY,

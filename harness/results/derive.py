@@ -7,13 +7,20 @@ Runs that ended with an error give no figures. Their failed self-checks count, a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.journal import Journal, NotCovered
 from harness.measure import selfcheck
-from harness.measure.memory import of_free_ram_percent, peak_rss_bytes, steady_rss_bytes
+from harness.measure.memory import (
+    lowest_available_bytes,
+    of_free_ram_percent,
+    peak_rss_bytes,
+    phone_peak_bytes,
+    phone_steady_bytes,
+    steady_rss_bytes,
+)
 from harness.measure.metrics import METRICS, THERMAL_DOMAINS
 from harness.measure.thermal import temperatures
 from harness.record.comparison import Leg, LogitsComparison, SelfCheck, TaskScore, WindowScores
@@ -182,11 +189,15 @@ def _placement_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
 
 
 def _memory_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    lowest = _largest(runs, lowest_available_bytes)
     return present(
         [
             ("peak_rss_bytes", _largest(runs, lambda run: peak_rss_bytes(run.log.memory))),
             ("steady_rss_bytes", _largest(runs, lambda run: steady_rss_bytes(run.log.memory))),
             ("of_free_ram_percent", _largest(runs, of_free_ram_percent)),
+            ("lowest_available_bytes", None if lowest is None else replace(lowest, value=min(lowest.samples))),
+            ("phone_peak_bytes", _largest(runs, phone_peak_bytes)),
+            ("phone_steady_bytes", _largest(runs, phone_steady_bytes)),
             ("kv_pool_bytes", _largest(runs, lambda run: run.log.buffers.kv_pool_bytes if run.log.buffers else None)),
             (
                 "heap_allocations",

@@ -1,4 +1,4 @@
-"""Memory: what the runner needed at most, and what it allocated while generating."""
+"""Memory: what the runner and the whole phone needed at most and at the end, and what it allocated while generating."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ def test_steady_memory_of_the_runner(verdict):
 
 def test_fit_in_the_free_memory_of_the_phone(verdict):
     verdict("of_free_ram_percent")
+
+
+def test_lowest_free_memory_of_the_phone(verdict):
+    verdict("lowest_available_bytes")
+
+
+def test_peak_memory_of_the_whole_phone(verdict):
+    verdict("phone_peak_bytes")
+
+
+def test_steady_memory_of_the_whole_phone(verdict):
+    verdict("phone_steady_bytes")
 
 
 def test_size_of_the_kv_pool(verdict):

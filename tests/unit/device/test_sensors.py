@@ -166,7 +166,7 @@ def test_without_the_runners_clock_no_stamp_is_invented() -> None:
 
 def test_memory_of_the_runner_is_read_in_bytes() -> None:
     clock = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
-    lines = ["S 1.00 5", "M 1.00 2000 0 1500 -", "M 2.00 3000 8 - 4096", "M 3.00 1", "M x 1 2 3 4"]
+    lines = ["S 1.00 5", "M 1.00 2000 0 1500 - 900", "M 2.00 3000 8 - 4096 800", "M 3.00 1", "M x 1 2 3 4 5"]
     found = {s.name: s for s in memory_series(lines, start=clock, end=clock)}
     assert {s.domain for s in found.values()} == {"memory"}
     assert {s.unit for s in found.values()} == {"bytes"}
@@ -174,6 +174,7 @@ def test_memory_of_the_runner_is_read_in_bytes() -> None:
     assert (found["runner swap"].values, found["runner swap"].state) == ((0, 8192), "ok")
     assert (found["runner pss"].values, found["runner pss"].state) == ((1_536_000, None), "partial")
     assert (found["runner dma-buf"].values, found["runner dma-buf"].state) == ((None, 4096), "partial")
+    assert (found["phone available"].values, found["phone available"].state) == ((921_600, 819_200), "ok")
     assert found["runner rss"].monotonic_ns == (1_000_000_000, 2_000_000_000)
 
 

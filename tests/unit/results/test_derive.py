@@ -436,3 +436,25 @@ def test_the_runner_is_set_against_the_memory_that_was_free(make):
     assert found["of_free_ram_percent"].value == pytest.approx(10.0)
     unknown = dataclasses.replace(run, conditions=dataclasses.replace(free, memory_available_bytes=None))
     assert "of_free_ram_percent" not in {m.metric for m in derive(Journal(runs=(unknown,)))}
+
+
+def test_what_a_run_takes_of_the_whole_phone(make):
+    """6.0 GB free before; 4.0 at the least and 4.5 at the end are 2.0 and 1.5 GB taken. Another run left 3.5 of 5.0."""
+
+    def run(number, before, values):
+        free = SensorSeries(
+            name="phone available", domain="memory", unit="bytes", state="ok",
+            monotonic_ns=tuple(range(len(values))), values=values,
+        )  # fmt: skip
+        one = make.three_runs("s", make.STEADY)[number]
+        conditions = dataclasses.replace(one.conditions, memory_available_bytes=before)
+        return dataclasses.replace(one, sensors=(free,), conditions=conditions)
+
+    runs = (run(0, 6_000_000_000, (5e9, None, 4e9, 4.5e9)), run(1, 5_000_000_000, (3.5e9,)))
+    found = {m.metric: m for m in derive(Journal(runs=runs))}
+    assert found["lowest_available_bytes"].value == 3.5e9
+    assert found["phone_peak_bytes"].samples == (2.0e9, 1.5e9)
+    assert found["phone_peak_bytes"].value == 2.0e9
+    assert found["phone_steady_bytes"].samples == (1.5e9,), "one reading alone may be of the loading"
+    unread = {m.metric for m in derive(Journal(runs=(run(0, 6_000_000_000, ()),)))}
+    assert not unread & {"lowest_available_bytes", "phone_peak_bytes", "phone_steady_bytes"}

@@ -70,9 +70,10 @@ def test_the_memory_of_the_runner_is_read_by_its_pid(device: AdbDevice) -> None:
     clock = Clock(monotonic_ns=0, boottime_ns=0, realtime_ns=0)
     found = {s.name: s for s in recorder.series(start=clock, end=clock) if s.domain == "memory"}
     assert {name: (s.state, len(s.values)) for name, s in found.items()} == dict.fromkeys(
-        ("runner rss", "runner swap", "runner pss", "runner dma-buf"), ("ok", 1)
+        ("runner rss", "runner swap", "runner pss", "runner dma-buf", "phone available"), ("ok", 1)
     )
     assert 100_000 < (found["runner pss"].values[0] or 0) <= (found["runner rss"].values[0] or 0) < 1e9
+    assert (found["phone available"].values[0] or 0) > 50e6
     assert (found["runner swap"].values[0], found["runner dma-buf"].values[0]) == (0, 0)
 
 
