@@ -230,6 +230,14 @@ _SUSTAINED = (
         optional=True,
     ),
     exact(
+        "tokens_to_throttle",
+        "tokens",
+        Family.PERFORMANCE,
+        "higher",
+        "Tokens generated before the generation at which seconds_to_throttle ends.",
+        optional=True,
+    ),
+    exact(
         "recovery_s",
         "s",
         Family.THERMAL,

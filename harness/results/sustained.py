@@ -109,7 +109,7 @@ def _speed_and_heat(run: RunRecord, cooldown: Sequence[RunRecord], paced: Sequen
                 else missing([run.run_id], f"the speed still changed {len(level)} generations before the end"),
             )
         )
-        found.append(("seconds_to_throttle", _throttle(run, gens, speeds)))
+        found += zip(("seconds_to_throttle", "tokens_to_throttle"), _throttle(run, gens, speeds), strict=True)
     found.append(("recovery_s", _recovery(run, cooldown)))
     for prefix, some in (("", [run]), ("paced_", paced)):
         for domain in RISE_DOMAINS:
@@ -124,7 +124,8 @@ def _first_tps(run: RunRecord) -> float | None:
     return None
 
 
-def _throttle(run: RunRecord, gens: Sequence[Generation], speeds: Sequence[float]) -> Figure:
+def _throttle(run: RunRecord, gens: Sequence[Generation], speeds: Sequence[float]) -> tuple[Figure, Figure]:
+    """Seconds, and tokens generated, before the first generation that is slower and stays so."""
     best = np.maximum.accumulate(speeds)
     slow = [v * (1 + SMALLEST_CHANGE) <= b for v, b in zip(speeds, best, strict=True)]
     first = len(slow)
@@ -132,12 +133,19 @@ def _throttle(run: RunRecord, gens: Sequence[Generation], speeds: Sequence[float
         first -= 1
     spent = (gens[-1].token_ns[-1] - gens[0].token_ns[0]) / 1e9
     if first == len(slow):
-        return missing([run.run_id], f"no throttling within {spent:.0f} s")
+        tokens = sum(len(g.token_ids) for g in gens)
+        none = missing([run.run_id], f"no throttling within {spent:.0f} s and {tokens} tokens")
+        return none, none
     heat = leading_temperature(run.sensors, gens[0].token_ns[0], gens[-1].token_ns[-1])
     if heat is not None and float(heat.celsius.max() - heat.celsius[0]) < HEAT_CELSIUS:
-        return missing([run.run_id], "it slowed down, but no temperature rose by 2 °C: that is not heat")
+        none = missing([run.run_id], "it slowed down, but no temperature rose by 2 °C: that is not heat")
+        return none, none
     seconds = (gens[first].token_ns[0] - gens[0].token_ns[0]) / 1e9
-    return Figure(value=seconds, samples=(seconds,), run_ids=(run.run_id,))
+    before = float(sum(len(g.token_ids) for g in gens[:first]))
+    return (
+        Figure(value=seconds, samples=(seconds,), run_ids=(run.run_id,)),
+        Figure(value=before, samples=(before,), run_ids=(run.run_id,)),
+    )
 
 
 def _after(run: RunRecord, later: Sequence[RunRecord]) -> RunRecord | None:

@@ -23,6 +23,10 @@ def test_time_to_throttling(verdict):
     verdict("seconds_to_throttle")
 
 
+def test_tokens_to_throttling(verdict):
+    verdict("tokens_to_throttle")
+
+
 @pytest.mark.parametrize("domain", ["cpu", "npu", "skin", "battery"])
 def test_rise_of_temperature(domain, verdict):
     verdict(f"rise_{domain}_celsius")

@@ -182,6 +182,7 @@ def test_throttling_peak_rise_and_recovery_of_a_sustained_suite(make):
     assert found["sustained_peak_tps"].value == pytest.approx(50.0)
     assert found["sustained_tps"].value == pytest.approx(1000 / 30)
     assert found["seconds_to_throttle"].value == pytest.approx(4 * 0.771)
+    assert found["tokens_to_throttle"].value == 4 * 33
     assert found["rise_npu_celsius"].value == pytest.approx(11.0)
     assert found["recovery_s"].value == pytest.approx(20.0)
 
@@ -216,9 +217,10 @@ def test_legs_of_another_boot_are_no_part_of_the_series(make):
 
 def test_a_slow_down_without_heat_is_no_throttling_and_flat_speed_has_no_point(make):
     slower = a_run(make, Suite.SUSTAINED, gens(make, gaps_ms=(20.0,) * 4 + (30.0,) * 4))
-    cold = suite_figures([heated(slower, range(5, 12), (30,) * 7)])["seconds_to_throttle"]
-    assert cold.value is None
-    assert "that is not heat" in cold.reason
+    figures = suite_figures([heated(slower, range(5, 12), (30,) * 7)])
+    for cold in (figures["seconds_to_throttle"], figures["tokens_to_throttle"]):
+        assert cold.value is None
+        assert "that is not heat" in cold.reason
     flat = a_run(make, Suite.SUSTAINED, gens(make, gaps_ms=(20.0, 20.2, 19.9, 20.1)))
     assert suite_figures([flat])["seconds_to_throttle"].reason.startswith("no throttling within")
 
