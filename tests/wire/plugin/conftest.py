@@ -85,12 +85,29 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Of a ``pytest suites`` within a test."""
+    return environment_with(tmp_path / "state")
+
+
+def environment_with(state: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    return {**kept, "SNAPGATE_STATE_DIR": str(tmp_path / "state")}
+    return {**kept, "SNAPGATE_STATE_DIR": str(state)}
+
+
+Suites = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def suites(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+def suites(environment: dict[str, str]) -> Suites:
+    return suites_in(environment)
+
+
+@pytest.fixture(scope="module")
+def suites_of_module(tmp_path_factory: pytest.TempPathFactory) -> Suites:
+    """For a session that several tests look at."""
+    return suites_in(environment_with(tmp_path_factory.mktemp("state")))
+
+
+def suites_in(environment: dict[str, str]) -> Suites:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "pytest", *arguments, "-p", "no:cacheprovider", "-rs"],

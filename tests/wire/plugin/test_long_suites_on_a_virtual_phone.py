@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
+import json
+from dataclasses import replace
 
 import pytest
 
@@ -19,56 +19,47 @@ pytestmark = [
     pytest.mark.xdist_group("wire-execute"),
 ]
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-CELL = "tiny-llama-w8a16-kv8-gen3"
+QUESTIONS = (
+    {"id": "two", "prompt": "w5 w9", "choices": [" w13", " w2"], "answer": 0},
+    {"id": "four", "prompt": "w20", "choices": [" w1", " w2 w3", " w4", " w6"], "answer": 3},
+    {"id": "exact", "prompt": "w7 w8", "answer": " w1 w2"},
+)
 
 
-def figures(ran: subprocess.CompletedProcess[str], out: Path) -> dict[str, Measurement]:
+@pytest.fixture(scope="module")
+def found(small, suites_of_module, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measurement]:
+    """The figures of all of them, run in one session: phone and artifact are made ready once."""
+    models, out = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("out")
+    for name in ("small", "heldout.txt"):
+        (models / name).symlink_to(small.models.parent / name)
+    (models / "tasks.jsonl").write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
+    text = small.models.read_text().replace("n_gen = 4", 'n_gen = 4\ntasks = ["tasks.jsonl"]')
+    (models / "catalogue.toml").write_text(text)
+    files = ("accuracy/test_edges", "accuracy/test_tasks", "latency/test_sweep", "endurance/test_rounds")
+    ran = suites_of_module(
+        *("suites/smoke", *(f"suites/{name}.py" for name in (*files, "thermal/test_sustained")), "-m", "gen3"),
+        *replace(small, models=models / "catalogue.toml").options,
+        *("--phones", "virtual", "--results", str(out)),
+    )
     journal = read_journal(out / "journal")
     assert [run.error for run in journal.runs if run.error is not None] == [], ran.stdout[-3000:]
     assert journal.gaps == ()
     return {m.metric: m for m in derive(journal)}
 
 
-def test_smoke_edges_and_tasks(suites, tmp_path: Path) -> None:
-    """Of the bundled model; of its questions one of each number of choices, and one of exact match."""
-    models, out = tmp_path / "models", tmp_path / "out"
-    (models / "tasks").mkdir(parents=True)
-    (models / "tiny-llama").symlink_to(REPOSITORY / "models" / "tiny-llama")
-    text = (REPOSITORY / "models" / "catalogue.toml").read_text()
-    (models / "catalogue.toml").write_text(text.replace("tiny-llama/tasks/verses.jsonl", "tasks/few.jsonl"))
-    verses = (models / "tiny-llama" / "tasks" / "verses.jsonl").read_text().splitlines()
-    few = [verses[0], *verses[-3:]]
-    (models / "tasks" / "few.jsonl").write_text("\n".join(few) + "\n")
-    ran = suites(
-        *("suites/smoke", "suites/accuracy/test_edges.py", "suites/accuracy/test_tasks.py", "-m", "gen3", "-k", CELL),
-        *("--phones", "virtual", "--models", str(models / "catalogue.toml"), "--results", str(out)),
-        *("--artifacts", str(REPOSITORY / "artifacts")),
-    )
-    found = figures(ran, out)
+def test_smoke_edges_and_tasks(found) -> None:
     for rung in ("libraries", "device", "toy_graph", "shard", "token"):
         assert found[f"smoke_{rung}"].value == 1.0, rung
     assert len(found["edge_snr_db"].samples) == 6
-    assert found["edge_snr_db"].value > 34
-    assert found["long_position_snr_db"].value > 35
+    assert found["edge_snr_db"].value > 47
+    assert found["long_position_snr_db"].value > 50
     assert found["deterministic"].value == 1.0
-    assert len(found["task_score"].samples) == len(few)
+    assert len(found["task_score"].samples) == len(QUESTIONS)
     assert found["task_score"].samples == found["task_score_fp32"].samples
+    assert found["task_chance"].samples == (0.0, 0.25, 0.5), "by name: exact, four, two"
 
 
-def test_sweep_endurance_and_sustained_load(small, suites, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    ran = suites(
-        *(
-            "suites/latency/test_sweep.py",
-            "suites/endurance/test_rounds.py",
-            "suites/thermal/test_sustained.py",
-            "-m",
-            "gen3",
-        ),
-        *(*small.options, "--phones", "virtual", "--results", str(out)),
-    )
-    found = figures(ran, out)
+def test_sweep_endurance_and_sustained_load(found) -> None:
     assert found["prefill_tps_at_31"].value is None
     assert found["prefill_tps_at_64"].value > 0
     assert found["decode_tps_at_depth_256"].value > 0
