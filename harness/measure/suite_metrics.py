@@ -43,6 +43,17 @@ _SMOKE = tuple(
     for number, rung in enumerate(RUNGS, 1)
 )
 
+_CANARY = (
+    sampled(
+        "canary_tps",
+        "tokens/s",
+        "higher",
+        "Decode speed of the toy graph of the smoke ladder, as decode_tps: the same work on every phone of a SoC in "
+        "every session, so it tells of the phone and not of the model. One sample per repetition; median.",
+        optional=True,
+    ),
+)
+
 _ACCURACY = (
     exact(
         "edge_snr_db",
@@ -327,4 +338,4 @@ _ENDURANCE = (
     ),
 )
 
-SUITE_METRICS: Final[tuple[Metric, ...]] = (*_ACCURACY, *_SMOKE, *_SWEEP, *_SUSTAINED, *_POWER, *_ENDURANCE)
+SUITE_METRICS: Final[tuple[Metric, ...]] = (*_ACCURACY, *_SMOKE, *_CANARY, *_SWEEP, *_SUSTAINED, *_POWER, *_ENDURANCE)

@@ -89,15 +89,15 @@ def _smoke(bench: Bench) -> Iterator[RunRecord]:
     if stand_in is not None:
 
         def make() -> RunRecord:
-            record = bench.run(stand_in.artifact, toy.workload(stand_in), None, bench.case.cell)
-            said = [g.token_ids for g in record.log.generations]
+            record = bench.run(stand_in.artifact, toy.workload(virtual=bench.virtual), None, bench.case.cell)
+            said = sorted({g.token_ids for g in record.log.generations})
             bench.append(
                 SelfCheck(
                     run_id=record.run_id,
                     cell=record.cell,
                     name=TOY_GRAPH,
-                    passed=said == [stand_in.answer],
-                    detail=f"generated {said}, fp32 {stand_in.answer}",
+                    passed=stand_in.is_answered_by(record.log.generations),
+                    detail=f"generated {said}, fp32 begins {stand_in.answer}",
                 )
             )
             return record

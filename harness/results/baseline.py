@@ -38,6 +38,7 @@ SLACK_PERCENT: Final = 5.0
 MAX_AGE_DAYS: Final = 30.0
 BASELINE_METRICS: Final = (
     "ttft_ms", "prefill_tps", "decode_tps", "itl_p50_ms", "itl_p90_ms", "steady_decode_tps", "load_ms",
+    "canary_tps",
 )  # fmt: skip
 UNIT: Final = "% worse"
 

@@ -32,7 +32,7 @@ from harness.results.accuracy import logits_figures, window_figures
 from harness.results.figure import Figure, present
 from harness.results.operators import operator_figures
 from harness.results.roof import over_the_roof, roof_figures
-from harness.results.speed import load_figures, speed_figures
+from harness.results.speed import canary_figures, load_figures, speed_figures
 from harness.results.suites import edge_figures, smoke_figures, suite_figures, task_figures
 
 
@@ -54,6 +54,10 @@ class _Group:
     def good(self) -> tuple[RunRecord, ...]:
         """Those of the model itself: the toy graph is another one, and profiling takes time and memory of its own."""
         return tuple(run for run in self.runs if run.error is None and run.workload not in (Suite.TOY, Suite.OPERATORS))
+
+    @property
+    def canaries(self) -> tuple[RunRecord, ...]:
+        return tuple(run for run in self.runs if run.error is None and run.workload == Suite.TOY)
 
     @property
     def profiled(self) -> tuple[RunRecord, ...]:
@@ -127,6 +131,7 @@ def _figures(group: _Group) -> dict[str, Figure]:
         **_placement_figures(group.good),
         **load_figures(group.good),
         **speed_figures(group.good),
+        **canary_figures(group.canaries),
         **roof_figures(group.good),
         **_memory_figures(group.good),
         **_thermal_figures(group.good),

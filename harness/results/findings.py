@@ -16,6 +16,7 @@ from harness.record.comparison import Leg, LogitsComparison
 from harness.record.run import Cell, RunRecord
 from harness.record.verdict import Measurement
 from harness.record.vocabulary import Status
+from harness.results.phones import phone_health
 from harness.results.refute import is_emulated
 from harness.results.speed import steadiness_of
 
@@ -256,7 +257,30 @@ def _foreign_lines(journal: Journal, _: Sequence[Measurement]) -> Iterator[Findi
             )
 
 
+def _sick_phones(journal: Journal, measurements: Sequence[Measurement]) -> Iterator[Finding]:
+    for phone in phone_health(journal, measurements):
+        if not phone.is_sick:
+            continue
+        evidence = [f"{phone.metric} {phone.value:.4g}"]
+        if phone.others_median is not None:
+            evidence.append(
+                f"other phones with {phone.part}: median {phone.others_median:.4g}, spread "
+                f"{phone.others_spread_percent:.1f} %; this one {phone.below_others_percent:+.1f} % below it"
+            )
+        if phone.own_baseline is not None:
+            evidence.append(f"its own baseline: {phone.own_baseline:.4g}, {phone.below_itself_percent:+.1f} % below it")
+        yield Finding(
+            rule="sick_phone",
+            weight=Weight.WARNING,
+            what="a phone is slower than others of its SoC, or than itself before, whatever the model",
+            where=phone.serial,
+            evidence=tuple(evidence),
+            next_step="take it out of the pool, look at its heat, battery, storage and build, and measure elsewhere",
+            run_ids=phone.run_ids,
+        )
+
+
 RULES: Final[tuple[Callable[[Journal, Sequence[Measurement]], Iterator[Finding]], ...]] = (
     _failed_runs, _self_checks, _phone_against_graph, _diverged, _throttled, _conditions, _sensors, _memory, _retried,
-    _foreign_lines,
+    _foreign_lines, _sick_phones,
 )  # fmt: skip

@@ -68,6 +68,12 @@ def speed_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
     return {**found, **_steadiness_figures([(owner[id(g)], g) for g in compared])}
 
 
+def canary_figures(runs: Sequence[RunRecord]) -> dict[str, Figure]:
+    """Of runs of the toy graph."""
+    pairs = [(run.run_id, timing_of(g).decode_tps) for run in runs for g in run.log.generations if not g.warmup]
+    return present([("canary_tps", median_figure([(run_id, tps) for run_id, tps in pairs if tps is not None]))])
+
+
 def steadiness_of(run: RunRecord, generation: Generation) -> Steadiness | None:
     """The parts of one generation, by its stamps and the sensor of its run that rose most meanwhile."""
     if len(generation.token_ns) < 2:

@@ -107,4 +107,4 @@ def test_errors_come_first_and_every_rule_is_looked_at(made):
     found = find(made.two_cells(), derive(made.two_cells()))
     weights = [list(Weight).index(finding.weight) for finding in found]
     assert weights == sorted(weights)
-    assert len(RULES) == 10
+    assert len(RULES) == 11

@@ -50,6 +50,10 @@ def found(small, suites_of_module, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_smoke_edges_and_tasks(found) -> None:
     for rung in ("libraries", "device", "toy_graph", "shard", "token"):
         assert found[f"smoke_{rung}"].value == 1.0, rung
+    canary = found["canary_tps"]  # 23 gaps between tokens in each of two repetitions; emulated, so refuted
+    assert len(canary.samples) == 2
+    assert min(canary.samples) > 0
+    assert canary.refuted_by
     assert len(found["edge_snr_db"].samples) == 6
     assert found["edge_snr_db"].value > 47
     assert found["long_position_snr_db"].value > 50
