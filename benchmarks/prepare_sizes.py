@@ -40,21 +40,6 @@ GROUPS: Final = {
     "quantise": ("quantised ",),
     "compile": ("compile ", "check ", "shared check"),
 }
-EXTRAPOLATED: Final = (
-    "7B, not run but extrapolated from 0.1B and 1B by layer, for `--contexts shared`: 7 shards of at most 1.1 billion",
-    "parameters each.",
-    "",
-    "| | how | 7B |",
-    "|---|---|---|",
-    "| memory | compiling: 0.2 GiB, and 4.5 a billion parameters for each of the binary's two graphs | about 10 GiB |",
-    "| disk | checkpoint 13.5 GB; `w8a16` 7.2, `w4a16-b32` 4.4 more; graphs of a shard, AR-1 apart 2.3 | 28 GB |",
-    "| time, `w8a16` | 6.1 times 1B, at its load of 3 to 4: ranges 17 min, rounding 8, compiling 26; AR-1 apart 15 | 66 min |",  # noqa: E501
-    "| time, `w4a16-b32` | ranges kept; rounding 14, compiling 38 (6.1 times 1B `whole`, load of 3); AR-1 apart 15 | 67 min |",  # noqa: E501
-    "",
-    "Memory and disk so stay within 12 GiB and 60 GB. The two times are of cores that other work shared; whether both",
-    "together keep within 90 minutes on idle ones, only a run can say:",
-    "`python benchmarks/prepare_sizes.py 7B --build by-layer --contexts shared --scratch FOLDER`.",
-)
 CALIBRATION_CHARACTERS: Final = 4000
 """About one context of 2048 tokens: ranges of random weights need no more."""
 
@@ -133,7 +118,8 @@ def page(data: dict[str, Any]) -> str:
         "",
         "`whole` keeps the float and the quantised graphs, for the reference of the suites. `by-layer`, the default",
         "from 2 billion parameters on, keeps one layer's floats and one shard's graphs at a time. It builds a layer's",
-        "float graph where it calibrates it.",
+        "float graph where it calibrates it. With shared weights the next shard is quantised while the compiler works",
+        "on the one before, so stages add up to more than `all s`.",
         "",
         f"| size | build | precision | {' | '.join(f'{group} s' for group in GROUPS)} | all s | peak GiB | together "
         "| fullest GB | at the end GB | load |",
@@ -162,8 +148,6 @@ def page(data: dict[str, Any]) -> str:
     missing = [size for size in SHAPES if size not in {size for size, _ in rows}]
     if missing:
         lines += ["", f"Not measured: {', '.join(missing)}."]
-    if "7B" in missing:
-        lines += ["", *EXTRAPOLATED]
     return "\n".join(lines) + "\n"
 
 
