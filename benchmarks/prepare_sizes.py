@@ -2,6 +2,7 @@
 
     python benchmarks/prepare_sizes.py 0.1B 0.5B
     python benchmarks/prepare_sizes.py 7B --build by-layer --contexts shared
+    python benchmarks/prepare_sizes.py 7B --build by-layer --layers 3 --weights gptq --precision w4a16-b32
 
 Checkpoints of LLaMA's shape with random weights (tools/random_checkpoint.py), w8a16 and w4a16-b32 by rounding to
 nearest, context 2048, AR-128, compiled for Snapdragon 8 Gen 3. No held-out text: perplexity of random weights says
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,11 +48,12 @@ CALIBRATION_CHARACTERS: Final = 4000
 
 def measure(size: str, scratch: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     checkpoint, out, text = scratch / f"llama-{size}", scratch / "out", scratch / "calibration.txt"
-    write_checkpoint(SHAPES[size], checkpoint)
+    shape = SHAPES[size] if arguments.layers is None else replace(SHAPES[size], n_layers=arguments.layers)
+    write_checkpoint(shape, checkpoint)
     source = ROOT / "models" / "real-model" / "calibration.txt"
     text.write_text(source.read_text(encoding="utf-8")[:CALIBRATION_CHARACTERS], encoding="utf-8")
     found: dict[str, Any] = {
-        "n_parameters": SHAPES[size].n_parameters,
+        "n_parameters": shape.n_parameters,
         "checkpoint_bytes": _bytes_of(checkpoint),
         "load_before": os.getloadavg()[0],
     }
@@ -58,7 +61,7 @@ def measure(size: str, scratch: Path, arguments: argparse.Namespace) -> dict[str
         file = scratch / "measured.json"
         command = [sys.executable, "-m", "harness.cli.main", "prepare", str(checkpoint), "--soc", "gen3"]
         command += ["--precision", precision, "--kv", "kv8", "--context", "2048", "--prefill", "128"]
-        command += ["--build", arguments.build, "--contexts", arguments.contexts]
+        command += ["--build", arguments.build, "--contexts", arguments.contexts, "--weights", arguments.weights]
         command += ["--calibration", str(text), "--out", str(out), "--measurements", str(file)]
         if arguments.shards is not None:
             command += ["--shards", str(arguments.shards)]
@@ -109,12 +112,12 @@ def page(data: dict[str, Any]) -> str:
         "# Time and memory of preparing a model, over its size",
         "",
         "Written by `make bench-prepare`: LLaMA shapes with random weights, context 2048, AR-128 and AR-1, rounding to",
-        "nearest, compiled for Snapdragon 8 Gen 3 on 2 cores. Seconds of each stage; `w4a16-b32` comes second and",
-        "takes the float graphs or ranges of `w8a16` as they are. Peak memory is the largest of any process, mapped",
-        "files included, and together that of all processes at one moment; disk that of the output folder, at its",
-        "fullest and at the end (of both precisions). Load: of the minute before; above 0, other work shared the cores",
-        "and times are too long. While 1B was prepared by layer it was 3 to 4 (`w8a16`) and rose from 4 to 19",
-        "(`w4a16-b32`), with shared weights at 0.1B from 4 to 15.",
+        "nearest where GPTQ is not named, compiled for Snapdragon 8 Gen 3 on 2 cores. Seconds of each stage;",
+        "`w4a16-b32` comes second and takes the float graphs or ranges of `w8a16` as they are. Peak memory is the",
+        "largest of any process, mapped files included, and together that of all processes at one moment; disk that of",
+        "the output folder, at its fullest and at the end (of both precisions). Load: of the minute before; above 0,",
+        "other work shared the cores and times are too long. While 1B was prepared by layer it was 3 to 4 (`w8a16`)",
+        "and rose from 4 to 19 (`w4a16-b32`), with shared weights at 0.1B from 4 to 15.",
         "",
         "`whole` keeps the float and the quantised graphs, for the reference of the suites. `by-layer`, the default",
         "from 2 billion parameters on, keeps one layer's floats and one shard's graphs at a time. It builds a layer's",
@@ -145,10 +148,28 @@ def page(data: dict[str, Any]) -> str:
             cells += [f"{found['disk_bytes'] / 1e9:.1f}", f"{found.get('load', of_size['load_before']):.1f}"]
             name, build = f"{size} ({of_size['n_parameters'] / 1e9:.2f} B)", key.partition(",")[2].strip() or "whole"
             lines.append(f"| {name} | {build} | `{precision}` | {' | '.join(cells)} |")
+    for size, key in rows:
+        lines += _of_gptq(size, data[key]) if "gptq" in key else []
     missing = [size for size in SHAPES if size not in {size for size, _ in rows}]
     if missing:
         lines += ["", f"Not measured: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
+
+
+def _of_gptq(size: str, found: dict[str, Any]) -> list[str]:
+    """What GPTQ takes of a whole model, by the layers that were timed."""
+    lines: list[str] = []
+    for precision in (each for each in PRECISIONS if each in found):
+        stages = [stage for stage in found[precision]["stages"] if stage["stage"].endswith(" gptq")]
+        of_layer = sum(stage["seconds"] for stage in stages) / len(stages)
+        n_layers = SHAPES[size].n_layers
+        lines += [
+            "",
+            f"GPTQ over {CALIBRATION_CHARACTERS} characters, `{precision}`: {of_layer:.0f} s a layer of {size}, the",
+            f"mean of {len(stages)} layers that were timed. Extrapolated, not run: {of_layer * n_layers / 60:.0f} minutes",
+            f"for all {n_layers}, beside what rounding to nearest takes.",
+        ]
+    return lines
 
 
 def main() -> int:
@@ -158,6 +179,8 @@ def main() -> int:
     parser.add_argument("--contexts", choices=["separate", "shared"], default="separate")
     parser.add_argument("--precision", choices=PRECISIONS, action="append", help="default: both")
     parser.add_argument("--shards", type=int, help="default: as few as the HTP's limits allow")
+    parser.add_argument("--weights", choices=["rtn", "gptq"], default="rtn")
+    parser.add_argument("--layers", type=int, metavar="N", help="the first N layers of that shape only")
     parser.add_argument("--scratch", type=Path, help="where checkpoints and artifacts go for a while")
     arguments = parser.parse_args()
     for size in arguments.sizes or ["0.1B", "0.5B"]:
@@ -170,6 +193,8 @@ def main() -> int:
         chosen = [] if arguments.build == "whole" else [arguments.build]
         chosen += [] if arguments.contexts == "separate" else [f"{arguments.contexts} weights"]
         chosen += [] if arguments.shards is None else [f"{arguments.shards} shards"]
+        chosen += [] if arguments.layers is None else [f"{arguments.layers} layers"]
+        chosen += [] if arguments.weights == "rtn" else [arguments.weights]
         data[", ".join([size, *chosen])] = found
         DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         PAGE.write_text(page(data), encoding="utf-8")

@@ -118,7 +118,7 @@ def add_command(commands: Subcommands) -> None:
         choices=["auto", "whole", "by-layer"],
         default="auto",
         help="whole: keeps the float and the quantised graphs, for the suites' reference; by-layer: one layer's floats "
-        "and one shard's graphs at a time, no reference, no quality; auto: by-layer from 2 billion parameters on",
+        "and one shard's graphs at a time, no reference; auto: by-layer from 2 billion parameters on",
     )
     parser.add_argument(
         "--overrides",

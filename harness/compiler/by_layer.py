@@ -1,15 +1,14 @@
 """Preparation of a model too large to be kept whole: one layer's floats, then one shard's graphs, on disk at a time.
 
-Ranges come first, layer after layer: a layer's float graph runs over the calibration text, and what comes out of it is
-what the next one is given. Then each shard is quantised straight from the checkpoint and compiled, and its graphs are
-removed. The artifact holds no reference graphs.
+The float layers come first, one after the other: each runs over the calibration text and the held-out text. Then each
+shard is quantised straight from the checkpoint, compiled and measured, and its graphs are removed. The artifact holds
+no reference graphs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,9 @@ from harness.compiler.binaries import Binaries
 from harness.compiler.build import Builder, Built
 from harness.compiler.exports import ENCODINGS_NAME
 from harness.compiler.figures import graph_spec
+from harness.compiler.float_layers import FloatLayers
+from harness.compiler.layer_quality import LayerQuality
+from harness.compiler.layer_ranges import CalibratedLayers
 from harness.compiler.probe import N_TOKENS, Step, Watched, agreement
 from harness.compiler.recipe import choose_kv
 from harness.compiler.shard_binaries import ShardBinaries
@@ -33,12 +35,11 @@ from harness.errors import UserError
 from harness.model.embeddings import with_embeddings
 from harness.model.encoding import encode
 from harness.model.encodings_file import EncodingsFile, write_encodings
-from harness.model.form import Contexts, Logits
+from harness.model.form import Contexts, GraphForm
 from harness.model.interface import INPUT_EMBEDS
 from harness.model.part import PartDecoder
 from harness.model.recipes import SCHEMES, mask_value
 from harness.model.reference import CpuGraph
-from harness.record.codec import read_json, write_json
 from harness.soc import KvPrecision, Precision
 
 if TYPE_CHECKING:
@@ -54,19 +55,16 @@ _SAMPLE: Final = "sample.npy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranges:
-    """Lowest and highest value by tensor."""
-
-    ranges: dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Shard:
     number: int
     layers: range
     kv: KvPrecision
     names: Mapping[int, str]
     """Tokens a step to the file of the graph that is compiled."""
+    measured: str
+    """The AR-N graph that quality is measured on: where there are logits, with those of every token."""
+    files: Mapping[str, tuple[int, GraphForm]]
+    """All graphs that are made: tokens a step, and the form."""
     decided_by: Mapping[str, Any]
     stage: Stage
     """Of its graphs, made or not."""
@@ -94,29 +92,34 @@ class LayerBuilder(Builder):
     def run(self) -> Built:
         kv, reason = choose_kv(self.plan, ())
         self.progress(f"KV cache: {kv}: {reason}")
-        self.progress("note: prepared layer by layer: no reference graphs are kept, and quality is not measured")
-        text = self._text()
-        table: Mapping[str, Encoding] = {} if text is None else self._table(text)
-        made: list[Binaries] = []
-        defects: dict[str, None] = {}
+        without = ", and without held-out text quality is not measured" if self.corpus is None else ""
+        self.progress(f"note: prepared layer by layer: no reference graphs are kept{without}")
+        table = self._through_floats()
         planned = [self._planned(number, layers, kv, table) for number, layers in enumerate(self._spans, start=1)]
+        made: list[Binaries] = []
+        measured: list[Stage] = []
+        defects: dict[str, None] = {}
         with Beside() as beside:
             graphs = [_Graphs(partial(self._shard_stage, shard, table, beside)) for shard in planned]
-            for index, (shard, layers) in enumerate(zip(planned, self._spans, strict=True)):
-                compiler = self._compiler(shard, planned, layers, text, beside, graphs[index : index + 2])
+            for index, shard in enumerate(planned):
+                compiler = self._compiler(shard, planned, beside, graphs[index : index + 2])
                 made.append(compiler.binaries())
                 defects |= dict.fromkeys(compiler.defects(made[-1]))
+                if self._quality is not None:
+                    before = measured[-1] if measured else None
+                    measured.append(self._measured(self._quality, shard, graphs[index], before))
                 self.stages.drop(_shard_stage(shard.number))
                 if self.plan.contexts == Contexts.SHARED:
                     self.stages.drop(*compiler.names_apart)
+        quality, accuracy = ((), None) if self._quality is None else self._quality.figures(measured, kv)
         return Built(
             fp32=None,
             graphs=None,
-            encodings=None if text is None else self._encodings(table),
+            encodings=self._encodings(table) if table else None,
             kv=kv,
-            text=text,
-            quality=(),
-            accuracy=None,
+            text=self._text,
+            quality=quality,
+            accuracy=accuracy,
             binaries=tuple(each for of_size in zip(*made, strict=True) for each in of_size),
             defects=tuple(defects),
         )
@@ -127,6 +130,7 @@ class LayerBuilder(Builder):
         ends = (*(cut + 1 for cut in self._cuts), self.checkpoint.facts.n_layers)
         return tuple(range(start, end) for start, end in zip((0, *ends), ends, strict=False))
 
+    @cached_property
     def _text(self) -> CalibrationText | None:
         from harness.model.calibrate import text_from_file
 
@@ -149,100 +153,54 @@ class LayerBuilder(Builder):
         ]
         return replace(text, sequences=tuple(s[:end] for s, end in zip(text.sequences, ends, strict=True) if end))
 
-    # Ranges, layer after layer
+    # Floats, layer after layer
 
-    def _table(self, text: CalibrationText) -> dict[str, Encoding]:
+    @cached_property
+    def _calibrated(self) -> CalibratedLayers | None:
+        if self._text is None:
+            return None
+        return CalibratedLayers(
+            facts=self.checkpoint.facts,
+            plan=self.plan,
+            text=self._text,
+            base=self._base(),
+            stages=self.stages,
+            progress=self.progress,
+        )
+
+    @cached_property
+    def _quality(self) -> LayerQuality | None:
+        if self.corpus is None:
+            return None
+        return LayerQuality(
+            facts=self.checkpoint.facts,
+            plan=self.plan,
+            corpus=self.corpus,
+            base=self._base(),
+            embeddings=self.embeddings,
+            stages=self.stages,
+            progress=self.progress,
+        )
+
+    def _through_floats(self) -> Mapping[str, Encoding]:
+        """Encodings of all activations; none where nothing is quantised."""
         from harness.model.calibrate import Range
         from harness.model.quantize import encoding_table
 
-        found: dict[str, Range] = {}
-        states: Stage | None = None
         n_layers = self.checkpoint.facts.n_layers
-        for layer in range(n_layers):
-            if self.stages.find(_ranges_stage(layer), self._decided(layer, text)) is None:
-                states = self._states(layer, text, states)
-            kept = self._ranges_of(layer, text, states)
-            seen = read_json(kept.path / _RANGES, _Ranges).ranges
-            found |= {name: Range(low=low, high=high) for name, (low, high) in seen.items()}
-            self.stages.drop(_states_stage(layer - 1))
-        self.stages.drop(_states_stage(n_layers - 1))
+        found: dict[str, Range] = {}
+        with self.stages.scratch() as folder:
+            floats = FloatLayers(self.checkpoint, self.plan, folder, self.embeddings)
+            for layer in range(n_layers):
+                if self._calibrated is not None:
+                    found |= self._calibrated.calibrate(layer, floats)
+                if self._quality is not None:
+                    self._quality.run_floats(layer, floats)
+        if self._calibrated is None:
+            return {}
         if self.embeddings is not None:  # tokens that the text does not reach must fit as well
             found[INPUT_EMBEDS] = Range(low=float(self.embeddings.min()), high=float(self.embeddings.max()))
         return encoding_table(found, n_layers, SCHEMES[self.plan.precision])
-
-    def _decided(self, layer: int, text: CalibrationText) -> dict[str, Any]:
-        return self._base() | {"text": plain(text), "mask": mask_value(self.plan.precision), "layer": layer}
-
-    def _ranges_of(self, layer: int, text: CalibrationText, states: Stage | None) -> Stage:
-        """Small, and kept to the end; ``states``: of the same layer, needed where it is not finished."""
-
-        def make(folder: Path) -> None:
-            for name in (_RANGES, _SAMPLE):
-                if states is not None and (states.path / name).is_file():
-                    shutil.copyfile(states.path / name, folder / name)
-
-        return self.stages.folder(_ranges_stage(layer), self._decided(layer, text), make)
-
-    def _states(self, layer: int, text: CalibrationText, before: Stage | None) -> Stage:
-        """What ``layer`` puts out over the text. ``before``: of the layer before; None: to be found, or made again."""
-        start = layer
-        if before is None:
-            while start > 0 and before is None:
-                before = self.stages.find(_states_stage(start - 1), self._decided(start - 1, text))
-                start -= before is None
-        for each in range(start, layer + 1):
-            make = partial(self._run_layer, each, text, before)
-            before = stage = self.stages.folder(_states_stage(each), self._decided(each, text), make)
-        return stage
-
-    def _run_layer(self, layer: int, text: CalibrationText, before: Stage | None, folder: Path) -> None:
-        from harness.model.calibrate import RangeRecorder, whole_chunks
-        from harness.model.graph import build_graph
-        from harness.model.storage import TensorStore
-
-        facts, chunk = self.checkpoint.facts, self.plan.prefill_tokens
-        self.progress(f"ranges of layer {layer + 1} of {facts.n_layers}")
-        sequences = whole_chunks(text, chunk)
-        scratch, layers = folder / "float", range(layer, layer + 1)
-        scratch.mkdir()
-        with TensorStore(scratch / "float.data") as store:
-            model = build_graph(
-                self.checkpoint,
-                n_tokens=chunk,
-                context_length=self.plan.context_length,
-                form=replace(self.plan.form, logits=Logits.ALL),
-                store=store,
-                layers=layers,
-            )
-        recorder = RangeRecorder(model, scratch)
-        part = self._part([with_embeddings(recorder, self.embeddings)], layers)
-        given: list[NDArray[Any]] = [np.array(sequence, dtype=np.int32) for sequence in sequences]
-        if before is not None:
-            given = [np.load(before.path / f"text{number}.npy", mmap_mode="r") for number in range(len(sequences))]
-        made: list[NDArray[Any]] = []
-        if layers.stop < facts.n_layers:
-            made = [
-                np.lib.format.open_memmap(
-                    folder / f"text{number}.npy", "w+", np.float32, (len(rows), facts.hidden_size)
-                )
-                for number, rows in enumerate(given)
-            ]
-        for number, start, rows in part.through(given):
-            if made:
-                made[number][start : start + len(rows)] = rows
-        if made:
-            np.save(folder / _SAMPLE, made[0][: max(N_TOKENS, chunk)])
-        shutil.rmtree(scratch)
-        write_json(folder / _RANGES, _Ranges(ranges={name: (r.low, r.high) for name, r in recorder.ranges.items()}))
-
-    def _part(self, runners: Sequence[Any], layers: range) -> PartDecoder:
-        return PartDecoder(
-            runners,
-            self.checkpoint.facts,
-            layers,
-            context_length=self.plan.context_length,
-            mask_value=mask_value(self.plan.precision),
-        )
 
     def _encodings(self, table: Mapping[str, Encoding]) -> Stage:
         """Of activations: a large model's weights have more scales than anyone reads."""
@@ -258,6 +216,14 @@ class LayerBuilder(Builder):
     # Shards, one after the other
 
     def _planned(self, number: int, layers: range, kv: KvPrecision, table: Mapping[str, Encoding]) -> _Shard:
+        names = {n: f"{self.graph_name(kv, n, number)}{self._variants(n)[-1][0]}.onnx" for n in self.plan.graph_sizes}
+        files = {names[n]: (n, self._variants(n)[-1][1]) for n in names}
+        n_tokens = self.plan.prefill_tokens
+        measured = names[n_tokens]
+        if self._quality is not None and number == self.n_shards:
+            end, form = self._variants(n_tokens)[0]
+            measured = f"{self.graph_name(kv, n_tokens, number)}{end}.onnx"
+            files[measured] = (n_tokens, form)
         encodings = json.dumps([[name, e.scale, e.zero_point, e.bits] for name, e in table.items()])
         decided_by = self._base() | {
             "encodings": hashlib.sha256(encodings.encode()).hexdigest(),
@@ -265,17 +231,26 @@ class LayerBuilder(Builder):
             "kv": str(kv),
             "layers": [layers.start, layers.stop],
             "shard": [number, self.n_shards],
+            "weights": self.plan.weights,
+            "text": plain(self._text) if self.plan.weights == "gptq" else None,
+            "files": sorted(files),
         }
-        names = {n: f"{self.graph_name(kv, n, number)}{self._variants(n)[-1][0]}.onnx" for n in self.plan.graph_sizes}
         stage = self.stages.planned(_shard_stage(number), decided_by)
-        return _Shard(number=number, layers=layers, kv=kv, names=names, decided_by=decided_by, stage=stage)
+        return _Shard(
+            number=number,
+            layers=layers,
+            kv=kv,
+            names=names,
+            measured=measured,
+            files=files,
+            decided_by=decided_by,
+            stage=stage,
+        )
 
     def _compiler(
         self,
         shard: _Shard,
         all_shards: Sequence[_Shard],
-        layers: range,
-        text: CalibrationText | None,
         beside: Beside,
         graphs: Sequence[_Graphs],
     ) -> ShardBinaries:
@@ -297,7 +272,7 @@ class LayerBuilder(Builder):
             paths={n: [each.stage.path / each.names[n] for each in all_shards] for n in shard.names},
             sdk=self.sdk,
             number=shard.number,
-            compare=partial(self._compare, layers, text),
+            compare=partial(self._compare, shard.layers),
             beside=beside,
             prepare_next=prepare_next,
         )
@@ -322,7 +297,7 @@ class LayerBuilder(Builder):
             self.progress(f"quantising: {line}")
 
         with TensorStore(folder / "graph.data") as store:
-            for n_tokens, name in shard.names.items():
+            for name, (n_tokens, form) in shard.files.items():
                 self.progress(
                     f"shard {number} of {self.n_shards}, AR-{n_tokens}: layers {layers.start + 1}-{layers.stop}"
                 )
@@ -331,13 +306,15 @@ class LayerBuilder(Builder):
                     n_tokens=n_tokens,
                     context_length=self.plan.context_length,
                     float_type=FloatType.FLOAT16 if scheme is None else FloatType.FLOAT32,
-                    form=self._variants(n_tokens)[-1][1],
+                    form=form,
                     store=store if scheme is None else lazy,
                     layers=layers,
                     name=f"ar{n_tokens}" + ("" if self.n_shards == 1 else f"_shard{number}"),
                 )
                 if scheme is not None:
                     rounded = four_bit_weights(model, scheme, lazy)
+                    if self.plan.weights == "gptq" and self._calibrated is not None:
+                        rounded = self._calibrated.weights(layers)
                     weights = keep_grids(
                         self.checkpoint, rounded, block=scheme.block, layers=layers, progress=self.progress
                     )
@@ -349,28 +326,40 @@ class LayerBuilder(Builder):
                     spec = graph_spec(folder / name, n_tokens)
                     check_quantized_io(spec.inputs, spec.outputs, facts.n_layers)
 
-    def _compare(self, layers: range, text: CalibrationText | None, steps: Sequence[Step]) -> float:
+    def _measured(self, quality: LayerQuality, shard: _Shard, graphs: _Graphs, before: Stage | None) -> Stage:
+        def graph() -> Path:
+            graphs.make_once()
+            return shard.stage.path / shard.measured
+
+        return quality.run_shard(shard.number, shard.layers, shard.decided_by, before, graph)
+
+    def _compare(self, layers: range, steps: Sequence[Step]) -> float:
         """Correlation of the worst output of a shard's graph on the emulator with the CPU's, after some tokens there.
 
         What goes into the shard is what the float model put out over the calibration text, or noise where it ran not.
         """
         ((path, spec, binary),) = steps
         watched = Watched(CpuGraph(path, spec))
-        part = self._part([with_embeddings(watched, self.embeddings)], layers)
+        part = PartDecoder(
+            [with_embeddings(watched, self.embeddings)],
+            self.checkpoint.facts,
+            layers,
+            context_length=self.plan.context_length,
+            mask_value=mask_value(self.plan.precision),
+        )
         n_rows = min(max(N_TOKENS, spec.n_tokens), self.plan.context_length)
-        rows = self._given(layers, text, n_rows, part)
+        rows = self._given(layers, n_rows, part)
         for start in range(0, len(rows), spec.n_tokens):
             part.step(rows[start : start + spec.n_tokens])
         return agreement(watched, spec, binary)
 
-    def _given(self, layers: range, text: CalibrationText | None, n_rows: int, part: PartDecoder) -> NDArray[Any]:
+    def _given(self, layers: range, n_rows: int, part: PartDecoder) -> NDArray[Any]:
         facts = self.checkpoint.facts
         if layers.start == 0:
             return np.array([index * facts.vocab_size // n_rows for index in range(n_rows)], dtype=np.int32)
-        if text is None:
+        if self._calibrated is None:
             return encode(np.random.default_rng(7).standard_normal((n_rows, facts.hidden_size), np.float32), part.given)
-        kept = self._ranges_of(layers.start - 1, text, None)
-        return encode(np.load(kept.path / _SAMPLE)[:n_rows], part.given)
+        return encode(self._calibrated.sample(layers.start - 1)[:n_rows], part.given)
 
 
 def bundled_text() -> Path:
@@ -382,14 +371,6 @@ def bundled_text() -> Path:
             next_step="give --calibration FILE, some pages of plain text",
         )
     return _BUNDLED
-
-
-def _ranges_stage(layer: int) -> str:
-    return f"layer {layer + 1} ranges"
-
-
-def _states_stage(layer: int) -> str:
-    return f"layer {layer + 1} states"
 
 
 def _shard_stage(number: int) -> str:

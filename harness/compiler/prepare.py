@@ -91,7 +91,7 @@ def prepare(
     for perplexity, never calibrated on; default ``heldout.txt`` beside the checkpoint, and without one no perplexity
     is measured. ``prefill``: tokens a prefill step, of one graph or several. ``shards``: pieces the model is cut into;
     default as few as the HTP's limits allow. ``build``: ``whole``; ``by-layer``, which keeps one layer's floats and one
-    shard's graphs at a time, so that the artifact has no references and no quality; ``auto`` by size. ``contexts``: see
+    shard's graphs at a time, so that the artifact has no references; ``auto`` by size. ``contexts``: see
     ``harness.model.form.Contexts``.
     ``compiler``: ``qairt`` for the tools of the QAIRT SDK in ``sdk``. ``refused``: see ``harness.model.form.Refused``.
     ``kv`` None: for 16-bit activations, kv8 where it costs at most 0.1 % of perplexity against kv16, else kv16.
@@ -140,14 +140,7 @@ def prepare(
         progress(f"note: {note}")
     check_plan(plan, source.facts)
     by_layer = is_by_layer(plan, source.facts)
-    if by_layer and heldout is not None:
-        raise UserError(
-            "perplexity of a model that is prepared layer by layer is not measured",
-            found=f"--heldout {heldout}",
-            expected="no held-out text",
-            next_step="leave --heldout out, or prepare with --build whole",
-        )
-    corpus = None if by_layer else _corpus(source, heldout, context)
+    corpus = _corpus(source, heldout, context)
     if by_layer and calibration is None and precision is not Precision.FP16:
         calibration = bundled_text()
         progress(f"note: calibrated on {calibration.name}: a model prepared layer by layer writes no text of its own")

@@ -204,7 +204,6 @@ def is_by_layer(plan: Plan, facts: ModelFacts) -> bool:
 
 def _check_by_layer(plan: Plan, facts: ModelFacts) -> None:
     against = {
-        f"--weights {plan.weights}": plan.weights != "rtn",
         f"--overrides {plan.overrides}": plan.overrides is not None,
         f"--refused {plan.refused}": plan.refused != Refused.ERROR,
     }

@@ -61,6 +61,8 @@ def _same(
         if calibration is not None
         else recipe.calibration_method is None or "self-generated" in recipe.calibration_method
     )
+    by_layer = is_by_layer(plan, checkpoint.facts)
+    measured = {str(kv) for kv in ((recipe.kv,) if by_layer else plan.kv_candidates)}
     return (
         text_as_asked
         and manifest.checkpoint_sha256 == checkpoint.sha256
@@ -72,10 +74,10 @@ def _same(
         and recipe.other_prefill_tokens == plan.other_prefill_tokens
         and all(getattr(recipe, field) == getattr(plan, field) for field in FORMS)
         and recipe.weights == recorded_weights(plan)
-        and (reference_file(Leg.FP32, 1) in manifest.files_sha256) != is_by_layer(plan, checkpoint.facts)
+        and (reference_file(Leg.FP32, 1) in manifest.files_sha256) != by_layer
         and recipe.overrides_sha256 == overrides_sha256(plan)
         and {figure.corpus_sha256 for figure in manifest.quality} == ({corpus.sha256} if corpus is not None else set())
-        and (corpus is None or {str(kv) for kv in plan.kv_candidates} <= {figure.graph for figure in manifest.quality})
+        and (corpus is None or measured <= {figure.graph for figure in manifest.quality})
         and recipe.kv == choose_kv(plan, manifest.quality)[0]
         and (plan.refused == Refused.CPU or manifest.n_shards == len(shard_cuts(plan, checkpoint.facts)) + 1)
     )

@@ -12,8 +12,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +160,15 @@ class Stages:
         """A small result, kept as JSON."""
         kept = self.folder(stage, decided_by, lambda folder: write_json(folder / _VALUE, compute()))
         return read_json(kept.path / _VALUE, kind)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder beside the stages, gone at the end; what a killed process left goes with the next preparation."""
+        folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._root))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def drop_others(self) -> None:
         """Keep only the stages this preparation used: the next precision of the same checkpoint begins with them."""

@@ -13,11 +13,11 @@ from onnx import TensorProto, helper
 
 from harness.model.decoder import Decoder
 from harness.model.embeddings import with_embeddings
-from harness.model.interface import LOGITS
+from harness.model.interface import LOGITS, boundary
 from harness.model.perplexity import Corpus
 from harness.model.quantize import BEFORE_EDGE
 from harness.model.reference import CpuGraph
-from harness.model.shards import as_one, boundary
+from harness.model.shards import as_one
 from harness.model.storage import load_graph
 from harness.record.artifact import AccuracyFigures, GraphSpec, ModelFacts
 
@@ -54,35 +54,59 @@ def measure_accuracy(
     seen: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
     decoders = [
         Decoder(
-            [with_embeddings(as_one([_Watched(path, spec, layers, into) for path, spec in leg]), embeddings)],
+            [with_embeddings(as_one([WatchedGraph(path, spec, layers, into) for path, spec in leg]), embeddings)],
             facts,
             context_length=context_length,
             mask_value=value,
         )
         for leg, into, value in zip((fp32, graph), seen, mask_values, strict=True)
     ]
-    signal, error = dict.fromkeys([*layers, LOGITS], 0.0), dict.fromkeys([*layers, LOGITS], 0.0)
-    agreed = n_positions = 0
+    differences = Differences()
     for index, window in enumerate(windows):
         progress(f"accuracy: window {index + 1} of {len(windows)}")
         for decoder in decoders:
             decoder.reset()
         for start in range(0, len(window), chunk):
             rows = [decoder.real(decoder.extend(window[start : start + chunk])) for decoder in decoders]
-            seen[0][LOGITS], seen[1][LOGITS] = rows
-            for name in (*layers, LOGITS):
-                wanted, found = (values[name].astype(np.float64) for values in seen)
-                signal[name] += float(np.square(wanted).sum())
-                error[name] += float(np.square(found - wanted).sum())
-            agreed += int((rows[0].argmax(axis=1) == rows[1].argmax(axis=1)).sum())
-        n_positions += len(window)
-    decibels = {name: _decibels(signal[name], error[name]) for name in signal}
-    return AccuracyFigures(
-        layer_snr_db=tuple(decibels[name] for name in layers),
-        logits_snr_db=decibels[LOGITS],
-        top1_agreement=agreed / n_positions,
-        n_positions=n_positions,
-    )
+            for name in layers:
+                differences.add(name, *(values[name] for values in seen))
+            differences.add_logits(*rows)
+    return differences.figures(facts.n_layers)
+
+
+class Differences:
+    """Sums over positions, of each layer's numbers and of the logits; float values in any shape, fp32's first."""
+
+    def __init__(self) -> None:
+        self.squares: dict[str, tuple[float, float]] = {}
+        """By tensor, the sum of squares of fp32's numbers, and of the differences."""
+        self.n_agreed = 0
+        self.n_positions = 0
+
+    def add(self, name: str, wanted: Array, found: Array) -> None:
+        wanted, found = wanted.astype(np.float64), found.astype(np.float64)
+        signal, error = self.squares.get(name, (0.0, 0.0))
+        self.squares[name] = (
+            signal + float(np.square(wanted).sum()),
+            error + float(np.square(found - wanted).sum()),
+        )
+
+    def add_logits(self, wanted: Array, found: Array) -> None:
+        """(positions, vocabulary)"""
+        self.add(LOGITS, wanted, found)
+        self.n_agreed += int((wanted.argmax(axis=1) == found.argmax(axis=1)).sum())
+        self.n_positions += len(wanted)
+
+    def figures(self, n_layers: int) -> AccuracyFigures | None:
+        """None where no position was added."""
+        if self.n_positions == 0:
+            return None
+        return AccuracyFigures(
+            layer_snr_db=tuple(_decibels(*self.squares[boundary(layer)]) for layer in range(n_layers)),
+            logits_snr_db=_decibels(*self.squares[LOGITS]),
+            top1_agreement=self.n_agreed / self.n_positions,
+            n_positions=self.n_positions,
+        )
 
 
 def _decibels(signal: float, error: float) -> float:
@@ -93,7 +117,7 @@ def _decibels(signal: float, error: float) -> float:
     return min(SNR_CAP_DB, 10 * math.log10(signal / error))
 
 
-class _Watched:
+class WatchedGraph:
     """A graph (or shard) that also puts out those of ``names`` that it computes, into ``seen``, in float."""
 
     def __init__(self, path: Path, spec: GraphSpec, names: Sequence[str], seen: dict[str, Array]) -> None:

@@ -46,6 +46,15 @@ def step_mask(
     return mask
 
 
+def row_nll(logits: Array, following: Sequence[int]) -> NDArray[np.float64]:
+    """-ln p of each following token by its row of ``logits``; a last row that nothing follows is left out."""
+    chosen = np.asarray(following, dtype=np.int64)
+    rows = logits[: len(chosen)].astype(np.float64)
+    rows -= rows.max(axis=-1, keepdims=True) if len(rows) else 0.0
+    values: NDArray[np.float64] = np.log(np.exp(rows).sum(axis=-1)) - rows[np.arange(len(chosen)), chosen]
+    return values
+
+
 class GraphRunner(Protocol):
     """One graph and something that executes it."""
 
@@ -152,11 +161,8 @@ class Decoder:
         self.reset()
         values: list[NDArray[np.float64]] = []
         for start in range(0, len(tokens), self._chunk):
-            logits = self.real(self.extend(tokens[start : start + self._chunk])).astype(np.float64)
-            following = np.asarray(tokens[start + 1 : start + self._chunk + 1])
-            logits = logits[: len(following)] - logits[: len(following)].max(axis=-1, keepdims=True)
-            chosen = logits[np.arange(len(following)), following]
-            values.append(np.log(np.exp(logits).sum(axis=-1)) - chosen)
+            logits = self.real(self.extend(tokens[start : start + self._chunk]))
+            values.append(row_nll(logits, tokens[start + 1 : start + self._chunk + 1]))
         return np.concatenate(values)
 
     def _takes(self, n_graph: int, n_rest: int) -> bool:

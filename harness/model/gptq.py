@@ -6,7 +6,7 @@ by the inverse of the second moment of the inputs over the calibration text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -59,8 +59,11 @@ def gptq_round(weight: NDArray[np.float32], moment: NDArray[np.float64], block: 
 
 
 def _inverse_factor(moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The upper Cholesky factor U of the inverse of the damped moment: its inverse is Uᵀ U."""
-    damped = moment.copy()
+    """The upper Cholesky factor U of the inverse of the damped moment: its inverse is Uᵀ U.
+
+    ``moment`` is written over: a large model's widest has a gigabyte.
+    """
+    damped = moment
     diagonal = np.diag_indices_from(damped)
     damped[diagonal] += DAMPING * max(float(np.mean(damped[diagonal])), 1e-12)
     try:
@@ -92,10 +95,7 @@ def gptq_weights(
 
     ``folder``: where the model's data file is. ``embeddings``: the table of a graph that takes its rows.
     """
-    makers = {node.output[0]: node for node in model.graph.node}
-    readers = {node.input[1]: node for node in model.graph.node if node.op_type in ("MatMul", "Conv")}
-    sources = {name: _rows(readers[name], makers) for name in names}
-    recorder = _MomentRecorder(model, sorted(set(sources.values())), folder)
+    recorder = MomentRecorder(model, names, folder)
     decoder = Decoder(
         [with_embeddings(recorder, embeddings)], facts, context_length=context_length, mask_value=mask_value
     )
@@ -106,13 +106,11 @@ def gptq_weights(
         decoder.reset()
         if n_whole:
             decoder.extend(sequence[:n_whole])
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
     rounded = {}
     for index, name in enumerate(names):
         if index % 7 == 0:
             progress(f"gptq: weight {index + 1} of {len(names)}, {name}")
-        weight = matrix_of(constants[name], folder).astype(np.float32)
-        rounded[name] = gptq_round(weight, recorder.moments[sources[name]], block)
+        rounded[name] = recorder.rounded(name, block)
     return rounded
 
 
@@ -121,21 +119,32 @@ def _rows(node: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> str:
     return str(node.input[0] if node.op_type == "MatMul" else makers[node.input[0]].input[0])
 
 
-class _MomentRecorder:
-    """Runs a graph that also puts out some of its tensors, and keeps the sum of x xᵀ over the rows x of each."""
+class MomentRecorder:
+    """Runs a graph that also puts out what the weights ``names`` are multiplied with; keeps the sum of x xᵀ over the
+    rows x of each. ``folder``: where the model's data file is."""
 
-    def __init__(self, model: onnx.ModelProto, names: list[str], folder: Path | None) -> None:
+    def __init__(self, model: onnx.ModelProto, names: Sequence[str], folder: Path | None) -> None:
+        makers = {node.output[0]: node for node in model.graph.node}
+        readers = {node.input[1]: node for node in model.graph.node if node.op_type in ("MatMul", "Conv")}
+        self._sources = {name: _rows(readers[name], makers) for name in names}
+        self._weights = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in self._sources}
+        self._folder = folder
         watched = onnx.ModelProto()
         watched.CopyFrom(model)
         own = {value.name for value in watched.graph.output}
-        self._names = names
-        for name in names:
+        self._names = sorted(set(self._sources.values()))
+        for name in self._names:
             if name not in own:
                 watched.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
         self._graph = CpuGraph(watched.SerializeToString(), folder=folder)
         spec = self._graph.spec
         self._spec = replace(spec, outputs=tuple(tensor for tensor in spec.outputs if tensor.name in own))
         self.moments: dict[str, NDArray[np.float64]] = {}
+
+    def rounded(self, name: str, block: int | None) -> FixedWeight:
+        """The weight ``name`` by GPTQ over all that ran."""
+        weight = matrix_of(self._weights[name], self._folder).astype(np.float32)
+        return gptq_round(weight, self.moments[self._sources[name]], block)
 
     @property
     def spec(self) -> GraphSpec:
@@ -146,5 +155,7 @@ class _MomentRecorder:
         for name in self._names:
             rows = outputs[name].reshape(-1, outputs[name].shape[-1]).astype(np.float64)
             moment = rows.T @ rows
-            self.moments[name] = self.moments[name] + moment if name in self.moments else moment
+            if name in self.moments:
+                moment += self.moments[name]
+            self.moments[name] = moment
         return outputs

@@ -79,6 +79,8 @@ class PartDecoder:
         n_graph, n_real = min(n for n in self._runners if n >= len(rows)), len(rows)
         specs, start = self._inputs(n_graph), self._n_cached
         past, end = self._context_length - n_graph, start + n_real
+        if start + n_graph > self._context_length:
+            raise ValueError(f"a step of {n_graph} behind {start} tokens exceeds the context of {self._context_length}")
         given = np.full((1, n_graph, *rows.shape[1:]), PADDING_TOKEN, dtype=rows.dtype)
         given[0, :n_real] = rows
         mask = step_mask(n_graph, start, context_length=self._context_length, mask_value=self._mask_value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,12 +13,15 @@ import pytest
 pytest.importorskip("onnxruntime_qnn", reason="needs the prepare extra")
 
 from harness.compiler.by_layer import bundled_text
+from harness.compiler.layer_quality import MAX_WINDOWS, LayerQuality
 from harness.compiler.prepare import prepare
 from harness.compiler.recipe import LARGE_PARAMETERS, Plan, check_plan, is_by_layer
+from harness.compiler.stages import Meter, Stages
 from harness.errors import ArtifactError, CompileError, UserError
 from harness.lint.run import lint
 from harness.model.checkpoint import load_checkpoint
 from harness.model.encodings_file import read_encodings
+from harness.model.perplexity import Corpus
 from harness.model.reference import load_reference
 from harness.record.artifact import Artifact, load_artifact
 from harness.record.comparison import Leg
@@ -26,6 +30,7 @@ from harness.soc import KvPrecision, Precision, find_soc
 pytestmark = pytest.mark.lane("qnn")
 
 TINY_LLAMA = Path(__file__).parents[3] / "models" / "tiny-llama"
+HELDOUT = TINY_LLAMA / "heldout.txt"
 Make = Callable[..., Artifact]
 
 
@@ -95,6 +100,98 @@ def test_shared_weights_are_checked_by_the_graphs_that_the_emulator_can_afford(
     shutil.rmtree(artifact.folder)
     with pytest.raises(CompileError, match="shard 1 does not compute on the HTP what it computes on the CPU"):
         make(tmp_path / "made", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("precision", "options"),
+    [
+        (Precision.W8A16, {"logits": "last", "contexts": "shared", "shards": 3}),
+        (Precision.W4A16_B32, {"weights": "gptq", "embeddings": "host"}),
+        (Precision.FP16, {"shards": 2}),
+    ],
+    ids=str,
+)
+def test_quality_and_gptq_weights_are_those_of_the_whole_preparation(
+    make: Make, tmp_path: Path, precision: Precision, options: dict[str, object]
+) -> None:
+    whole, made = (
+        make(tmp_path / build, build=build, precision=precision, heldout=HELDOUT, **options)
+        for build in ("whole", "by-layer")
+    )
+    assert [context.sha256 for context in made.manifest.contexts] == [c.sha256 for c in whole.manifest.contexts]
+    floats, graph = made.manifest.quality
+    assert [floats.graph, graph.graph] == ["fp32", str(made.manifest.recipe.kv)]
+    assert (floats.n_windows, floats.n_scored_tokens) == (MAX_WINDOWS, MAX_WINDOWS * 63)
+    for figure, expected in zip((floats, graph), whole.manifest.quality, strict=True):
+        assert figure.window_nll == pytest.approx(expected.window_nll[:MAX_WINDOWS], rel=1e-6)
+        assert figure.perplexity == pytest.approx(math.exp(sum(figure.window_nll) / figure.n_scored_tokens))
+    accuracy, expected_accuracy = made.manifest.accuracy, whole.manifest.accuracy
+    assert accuracy is not None
+    assert expected_accuracy is not None
+    assert len(accuracy.layer_snr_db) == 4
+    assert accuracy.layer_snr_db == pytest.approx(expected_accuracy.layer_snr_db, abs=0.01)
+    assert accuracy.logits_snr_db == pytest.approx(expected_accuracy.logits_snr_db, abs=0.01)
+    assert accuracy.n_positions == expected_accuracy.n_positions == 2 * 64
+    assert accuracy.top1_agreement == expected_accuracy.top1_agreement
+
+
+@pytest.mark.slow
+def test_held_out_text_passes_the_floats_once_for_all_precisions_and_goes_on_after_an_interruption(
+    make: Make, tmp_path: Path
+) -> None:
+    def stop_at(beginning: str) -> Callable[[str], None]:
+        def progress(line: str) -> None:
+            if line.startswith(beginning):
+                raise KeyboardInterrupt
+
+        return progress
+
+    options = {"heldout": HELDOUT, "contexts": "shared"}
+    for beginning in ("held-out text through the floats of layer 2", "held-out text through the graph of shard 2"):
+        with pytest.raises(KeyboardInterrupt):
+            make(tmp_path, progress=stop_at(beginning), **options)
+    said: list[str] = []
+    artifact = make(tmp_path, progress=said.append, **options)
+    assert not [
+        line for line in said if line.startswith(("held-out text through the floats", "ranges of", "compiling"))
+    ]
+    through = [line for line in said if line.startswith("held-out text through the graph")]
+    assert [line.partition(":")[0] for line in through] == ["held-out text through the graph of shard 2"] * MAX_WINDOWS
+    for beginning in ("perplexity of fp32: ", "perplexity of kv8: "):
+        assert [line for line in said if line.startswith(beginning)]
+    assert artifact.manifest.accuracy is not None
+
+    said.clear()
+    other = make(tmp_path, precision=Precision.W4A16, progress=said.append, **options)
+    assert not [line for line in said if line.startswith(("held-out text through the floats", "ranges of"))]
+    assert other.manifest.quality[0] == artifact.manifest.quality[0]
+    assert other.manifest.quality[1].perplexity != artifact.manifest.quality[1].perplexity
+
+
+def test_windows_are_as_many_as_a_large_model_affords_and_end_where_its_steps_do(tmp_path: Path) -> None:
+    checkpoint = load_checkpoint(TINY_LLAMA)
+    plan = Plan(soc=find_soc("gen3"), precision=Precision.W8A16, kv=None, context_length=2048, prefill_tokens=128)
+    meter = Meter(progress=lambda _: None)
+    stages = Stages(tmp_path, meter)
+
+    def windows(n_parameters: int, length: int, **changes: int) -> list[int]:
+        quality = LayerQuality(
+            facts=replace(checkpoint.facts, n_parameters=n_parameters),
+            plan=replace(plan, **changes),  # type: ignore[arg-type]
+            corpus=Corpus(sha256="", windows=((5,) * length,) * 104),
+            base={},
+            embeddings=None,
+            stages=stages,
+            progress=lambda _: None,
+        )
+        return [len(window) for window in quality.windows]
+
+    assert windows(7_000_000_000, 256) == [256] * 3  # 7e12 / 256 / 7e9 = 3.9
+    assert windows(70_000_000_000, 256) == [256] * 2
+    assert windows(1_000_000, 256) == [256] * 32
+    assert windows(1_000_000, 200, context_length=200) == [128] * 32  # a second step would end at 256
+    assert windows(1_000_000, 200, context_length=256) == [200] * 32
 
 
 def test_an_interrupted_one_goes_on_and_nothing_large_stays(make: Make, tmp_path: Path) -> None:
@@ -171,7 +268,6 @@ def test_damaged_states_are_made_again_from_the_first_layer_on(make: Make, tmp_p
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weights": "gptq", "precision": Precision.W4A16}, r"--weights gptq needs the whole model at once"),
         ({"overrides": Path("e.json")}, r"--overrides e.json needs the whole model at once.*about 0.0 GB of memory"),
         ({"build": "half"}, r"unknown way to build"),
     ],
@@ -182,11 +278,6 @@ def test_what_needs_the_whole_model_is_refused_by_name(changes: dict[str, object
     )
     with pytest.raises(UserError, match=message):
         check_plan(replace(plan, **changes), load_checkpoint(TINY_LLAMA).facts)  # type: ignore[arg-type]
-
-
-def test_held_out_text_is_refused_where_it_would_not_be_used(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="perplexity of a model that is prepared layer by layer is not measured"):
-        make(tmp_path, heldout=bundled_text())
 
 
 def test_large_models_go_layer_by_layer_unless_asked_otherwise() -> None:
