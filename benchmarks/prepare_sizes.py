@@ -163,10 +163,11 @@ def _of_gptq(size: str, found: dict[str, Any]) -> list[str]:
         stages = [stage for stage in found[precision]["stages"] if stage["stage"].endswith(" gptq")]
         of_layer = sum(stage["seconds"] for stage in stages) / len(stages)
         n_layers = SHAPES[size].n_layers
+        minutes = of_layer * n_layers / 60
         lines += [
             "",
             f"GPTQ over {CALIBRATION_CHARACTERS} characters, `{precision}`: {of_layer:.0f} s a layer of {size}, the",
-            f"mean of {len(stages)} layers that were timed. Extrapolated, not run: {of_layer * n_layers / 60:.0f} minutes",
+            f"mean of {len(stages)} layers that were timed. Extrapolated, not run: {minutes:.0f} minutes",
             f"for all {n_layers}, beside what rounding to nearest takes.",
         ]
     return lines
