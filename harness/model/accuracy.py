@@ -9,16 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from harness.model.decoder import Decoder
 from harness.model.embeddings import with_embeddings
 from harness.model.interface import LOGITS, boundary
 from harness.model.perplexity import Corpus
-from harness.model.quantize import BEFORE_EDGE
 from harness.model.reference import CpuGraph
 from harness.model.shards import as_one
-from harness.model.storage import load_graph
 from harness.record.artifact import AccuracyFigures, GraphSpec, ModelFacts
 
 N_WINDOWS: Final = 2
@@ -121,6 +118,11 @@ class WatchedGraph:
     """A graph (or shard) that also puts out those of ``names`` that it computes, into ``seen``, in float."""
 
     def __init__(self, path: Path, spec: GraphSpec, names: Sequence[str], seen: dict[str, Array]) -> None:
+        from onnx import TensorProto, helper
+
+        from harness.model.quantize import BEFORE_EDGE
+        from harness.model.storage import load_graph
+
         model = load_graph(path)
         kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.output}
         kind = TensorProto.FLOAT16 if TensorProto.FLOAT16 in kinds.values() else TensorProto.FLOAT
