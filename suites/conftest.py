@@ -55,8 +55,8 @@ def operators_run(lab: Lab, case: Case) -> RunRecord | None:
 
 @pytest.fixture(scope="session")
 def sustained_run(lab: Lab, case: Case) -> RunRecord | None:
-    """300 tokens again and again until the phone is in a steady state, 42 times at most; a token a second while it
-    cools; then as long, held to 70 % of the speed."""
+    """300 tokens again and again until the phone is in a steady state, 42 times at most; 5 minutes of rest; then as
+    long, held to 70 % of the speed."""
     return lab.suite(case, "sustained")
 
 

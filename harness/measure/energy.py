@@ -33,11 +33,12 @@ class PowerTrace:
         power = np.concatenate((ends[:1], self.milliwatt[inside], ends[1:]))
         return float(np.trapezoid(power, at) / 1e9)
 
-    def blocks_mw(self, seconds: float) -> tuple[float, ...]:
-        """Mean power of successive whole blocks."""
+    def blocks_mw(self, seconds: float, end_ns: int) -> tuple[float, ...]:
+        """Mean power of successive blocks that end by ``end_ns``."""
         width = seconds * 1e9
         number = ((self.at_ns - self.at_ns[0]) // width).astype(int)
-        return tuple(float(self.milliwatt[number == i].mean()) for i in range(int(number.max())) if (number == i).any())
+        n_whole = max(0, int((min(end_ns, self.at_ns[-1]) - self.at_ns[0]) // width))
+        return tuple(float(self.milliwatt[number == i].mean()) for i in range(n_whole) if (number == i).any())
 
 
 def power_trace(run: RunRecord) -> PowerTrace | str:

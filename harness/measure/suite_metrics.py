@@ -254,7 +254,7 @@ _SUSTAINED = (
         Family.THERMAL,
         "lower",
         "From the end of a sustained suite until the sensor that rose most is back within 1 °C of its first reading, "
-        "while the phone decodes one token a second.",
+        "while the loaded model rests.",
         optional=True,
     ),
     *(
@@ -293,7 +293,7 @@ _POWER = (
         "idle_mw",
         "mW",
         "lower",
-        "Battery power while the loaded model decodes one token a second, in the idle run; one sample per 5 s; median.",
+        "Battery power while the loaded model rests, in the second half of the idle run; one sample per 5 s; median.",
         family=Family.POWER,
         optional=True,
     ),

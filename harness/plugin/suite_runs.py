@@ -221,13 +221,11 @@ def sustained(
     return _workload(Suite.SUSTAINED if pace_tps is None else Suite.PACED, [prompt], size, pace_tps=pace_tps)
 
 
-def cooldown(tokens: Sequence[int], artifact: Artifact, size: Size) -> Workload:
-    """A token a second, as near to idle as a loaded model comes."""
-    n_gen = min(size.cooldown_s, artifact.manifest.recipe.context_length - 8)
-    n_times = max(1, round(size.cooldown_s / n_gen))
-    return _workload(
-        Suite.COOLDOWN, [_generate("cooldown", tokens[:8], n_gen, repetitions=n_times)], size, pace_tps=1.0
-    )
+def cooldown(tokens: Sequence[int], size: Size) -> Workload:
+    """The loaded model at rest, then a token as proof that it still was there."""
+    prompt = dataclasses.replace(_generate("cooldown", tokens[:8], 2), pause_s=float(size.cooldown_s))
+    workload = _workload(Suite.COOLDOWN, [prompt], size)
+    return dataclasses.replace(workload, stall_s=workload.stall_s + size.cooldown_s)
 
 
 def endurance(tokens: Sequence[int], number: int, size: Size) -> Workload:

@@ -234,7 +234,7 @@ def _sustained(bench: Bench) -> Iterator[RunRecord]:
             break
     hot = legs[-1]
     serial = hot.device.serial
-    yield bench.measure(Suite.COOLDOWN, suite_runs.cooldown(tokens, artifact, size), serial=serial)
+    yield bench.measure(Suite.COOLDOWN, suite_runs.cooldown(tokens, size), serial=serial)
     speeds = [speed for g in hot.log.generations if (speed := timing_of(g).decode_tps) is not None]
     if speeds:
         pace = suite_runs.PACE_SHARE * speeds[-1]

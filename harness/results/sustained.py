@@ -194,7 +194,8 @@ def _power(run: RunRecord, cooldown: Sequence[RunRecord]) -> dict[str, Figure]:
     idle = power_trace(cool)
     if isinstance(idle, str):
         return {"energy_per_token_mj": missing(ids, f"idle run: {idle}")}
-    blocks = idle.blocks_mw(_BLOCK_S)
+    woken = [g.start_ns for g in cool.log.generations]
+    blocks = idle.blocks_mw(_BLOCK_S, min(woken)) if woken else ()
     if len(blocks) < 2:
         return {"energy_per_token_mj": missing(ids, "the idle run is too short to know idle power")}
     calm = float(np.median(blocks[len(blocks) // 2 :]))

@@ -30,7 +30,6 @@ from harness.soc import KvPrecision, Precision, find_soc
 pytestmark = pytest.mark.lane("qnn")
 
 TINY_LLAMA = Path(__file__).parents[3] / "models" / "tiny-llama"
-HELDOUT = TINY_LLAMA / "heldout.txt"
 Make = Callable[..., Artifact]
 
 
@@ -54,6 +53,14 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         return prepare(model, soc=find_soc("gen3"), precision=precision, context=64, prefill=16, out=out, **options)  # type: ignore[arg-type]
 
     return run
+
+
+@pytest.fixture(scope="module")
+def heldout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some windows of it."""
+    path = tmp_path_factory.mktemp("text") / "heldout.txt"
+    path.write_text((TINY_LLAMA / "heldout.txt").read_text(encoding="utf-8")[:2500], encoding="utf-8")
+    return path
 
 
 def stages(out: Path) -> list[str]:
@@ -113,18 +120,19 @@ def test_shared_weights_are_checked_by_the_graphs_that_the_emulator_can_afford(
     ids=str,
 )
 def test_quality_and_gptq_weights_are_those_of_the_whole_preparation(
-    make: Make, tmp_path: Path, precision: Precision, options: dict[str, object]
+    make: Make, tmp_path: Path, heldout: Path, precision: Precision, options: dict[str, object]
 ) -> None:
     whole, made = (
-        make(tmp_path / build, build=build, precision=precision, heldout=HELDOUT, **options)
+        make(tmp_path / build, build=build, precision=precision, heldout=heldout, **options)
         for build in ("whole", "by-layer")
     )
     assert [context.sha256 for context in made.manifest.contexts] == [c.sha256 for c in whole.manifest.contexts]
     floats, graph = made.manifest.quality
     assert [floats.graph, graph.graph] == ["fp32", str(made.manifest.recipe.kv)]
-    assert (floats.n_windows, floats.n_scored_tokens) == (MAX_WINDOWS, MAX_WINDOWS * 63)
+    assert 5 < floats.n_windows < MAX_WINDOWS
+    assert floats.n_scored_tokens == floats.n_windows * 63
     for figure, expected in zip((floats, graph), whole.manifest.quality, strict=True):
-        assert figure.window_nll == pytest.approx(expected.window_nll[:MAX_WINDOWS], rel=1e-6)
+        assert figure.window_nll == pytest.approx(expected.window_nll, rel=1e-6)
         assert figure.perplexity == pytest.approx(math.exp(sum(figure.window_nll) / figure.n_scored_tokens))
     accuracy, expected_accuracy = made.manifest.accuracy, whole.manifest.accuracy
     assert accuracy is not None
@@ -138,7 +146,7 @@ def test_quality_and_gptq_weights_are_those_of_the_whole_preparation(
 
 @pytest.mark.slow
 def test_held_out_text_passes_the_floats_once_for_all_precisions_and_goes_on_after_an_interruption(
-    make: Make, tmp_path: Path
+    make: Make, tmp_path: Path, heldout: Path
 ) -> None:
     def stop_at(beginning: str) -> Callable[[str], None]:
         def progress(line: str) -> None:
@@ -147,7 +155,7 @@ def test_held_out_text_passes_the_floats_once_for_all_precisions_and_goes_on_aft
 
         return progress
 
-    options = {"heldout": HELDOUT, "contexts": "shared"}
+    options = {"heldout": heldout, "contexts": "shared"}
     for beginning in ("held-out text through the floats of layer 2", "held-out text through the graph of shard 2"):
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path, progress=stop_at(beginning), **options)
@@ -157,7 +165,8 @@ def test_held_out_text_passes_the_floats_once_for_all_precisions_and_goes_on_aft
         line for line in said if line.startswith(("held-out text through the floats", "ranges of", "compiling"))
     ]
     through = [line for line in said if line.startswith("held-out text through the graph")]
-    assert [line.partition(":")[0] for line in through] == ["held-out text through the graph of shard 2"] * MAX_WINDOWS
+    assert [line.partition(":")[0] for line in through] == ["held-out text through the graph of shard 2"] * len(through)
+    assert len(through) == artifact.manifest.quality[1].n_windows > 5
     for beginning in ("perplexity of fp32: ", "perplexity of kv8: "):
         assert [line for line in said if line.startswith(beginning)]
     assert artifact.manifest.accuracy is not None

@@ -77,5 +77,8 @@ def test_it_ends_in_a_steady_state_or_at_the_bound(make, legs_ms, celsius, n_leg
     assert names == ["sustained"] * n_legs + ["cooldown", "paced"]
     assert asked[0][1] is None
     assert {serial for _, serial, *_ in asked[1:]} == {"SYNTHETIC-1"}
+    rest = suite_runs.cooldown(range(8), suite_runs.PHONE)
+    assert [prompt.pause_s for prompt in rest.prompts] == [300.0]
+    assert rest.stall_s > 300  # a phone at rest says nothing
     assert asked[-1][2] == n_legs * suite_runs.PHONE.sustained
     assert asked[-1][3] == pytest.approx(0.7 * 1000 / legs_ms[-1], rel=0.01)

@@ -261,11 +261,25 @@ def powered(run, milliamp, *, n=40, charging=False):
 def test_energy_per_token_is_that_beyond_idle(make):
     """4 V x 600.5 mA = 2402 mW busy, 4 V x 100.5 mA = 402 mW idle: 2000 mW over 0.1 s a token are 200 mJ."""
     hot = powered(a_run(make, Suite.SUSTAINED, gens(make, gaps_ms=(100.0,) * 3)), 600)
-    cool = powered(a_run(make, Suite.COOLDOWN, gens(make), number=1), 100, n=200)
+    cool = powered(a_run(make, Suite.COOLDOWN, gens(make, start_ns=95_000 * MS), number=1), 100, n=200)
     found = suite_figures([hot, cool])
     assert found["energy_per_token_mj"].value == pytest.approx(200.0, rel=0.01)
     assert len(found["energy_per_token_mj"].samples) == 3
     assert found["idle_mw"].value == pytest.approx(402.0)
+    assert len(found["idle_mw"].samples) == 10  # of 19 blocks of 5 s before the token at 95 s, those from the 10th on
+
+
+def test_idle_power_is_that_before_the_token_that_ends_the_rest(make):
+    """The battery gives 100.5 mA for 40 s and 600.5 mA from the token on: 402 mW, whatever comes after."""
+    hot = powered(a_run(make, Suite.SUSTAINED, gens(make, gaps_ms=(100.0,) * 3)), 600)
+    cool = powered(a_run(make, Suite.COOLDOWN, gens(make, start_ns=40_000 * MS), number=1), 100, n=200)
+    current, volts = cool.sensors
+    values = (*current.values[:80], *(v - 500_000.0 for v in current.values[80:]))
+    cool = dataclasses.replace(cool, sensors=(dataclasses.replace(current, values=values), volts))
+    found = suite_figures([hot, cool])
+    assert found["idle_mw"].value == pytest.approx(402.0)
+    early = dataclasses.replace(cool, log=dataclasses.replace(cool.log, generations=gens(make, start_ns=9000 * MS)))
+    assert suite_figures([hot, early])["energy_per_token_mj"].reason == "the idle run is too short to know idle power"
 
 
 @pytest.mark.parametrize(
