@@ -113,9 +113,9 @@ def test_shared_weights_are_checked_by_the_graphs_that_the_emulator_can_afford(
 @pytest.mark.parametrize(
     ("precision", "options"),
     [
-        (Precision.W8A16, {"logits": "last", "contexts": "shared", "shards": 3}),
+        (Precision.W8A16, {"logits": "last"}),
         (Precision.W4A16_B32, {"weights": "gptq", "embeddings": "host"}),
-        (Precision.FP16, {"shards": 2}),
+        (Precision.FP16, {}),
     ],
     ids=str,
 )
@@ -155,7 +155,7 @@ def test_held_out_text_passes_the_floats_once_for_all_precisions_and_goes_on_aft
 
         return progress
 
-    options = {"heldout": heldout, "contexts": "shared"}
+    options = {"heldout": heldout}
     for beginning in ("held-out text through the floats of layer 2", "held-out text through the graph of shard 2"):
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path, progress=stop_at(beginning), **options)
