@@ -136,6 +136,10 @@ class VirtualPhone:
         """Put the wall clock of ``date`` and of the log so far ahead of the host's, or behind it."""
         self._ask({"op": "clock_offset", "seconds": seconds})
 
+    def press_memory(self, n_bytes: int) -> None:
+        """Other apps hold so much more of the phone's memory; 0 ends it."""
+        self._ask({"op": "press_memory", "n_bytes": n_bytes})
+
     def kill_for_memory(self, name: str, *, kill: bool = True) -> None:
         """lmkd kills every process of that name and logs it; ``kill=False``: it logs the end of another app."""
         self._ask({"op": "kill_for_memory", "name": name, "kill": kill})

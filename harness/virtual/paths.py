@@ -166,6 +166,7 @@ def phone_mounts(folder: Path, interpreter: Interpreter) -> list[Mount]:
         Mount(source=folder / "vdev", target="/dev/vdev", writable=True),
         Mount(source=folder / "vdev/sys", target="/sys"),
         Mount(source=folder / "vdev/boot_id", target="/proc/sys/kernel/random/boot_id"),
+        Mount(source=folder / "vdev/meminfo", target="/proc/meminfo"),
         Mount(source=folder / "storage", target="/storage", writable=True),
         Mount(source=folder / "data", target="/data", writable=True),
     ]

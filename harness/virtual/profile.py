@@ -40,6 +40,13 @@ class Battery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    ram_gib: float
+    taken_gib: float
+    """By the system and the apps in the background"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """One thermal zone. ``fixed_millidegrees`` zones never move; the others idle at ``idle_celsius``."""
 
@@ -61,6 +68,7 @@ class Profile:
     security_patch: str
     skin_thresholds: tuple[float | None, ...]
     """Celsius, seven values from "none" (always None) to "shutdown"."""
+    memory: Memory
     battery: Battery
     clusters: tuple[Cluster, ...]
     zones: tuple[Zone, ...]
@@ -107,6 +115,7 @@ def _profile(soc: Soc, described: Mapping[str, Any]) -> Profile:
         android_sdk=described["android_sdk"],
         security_patch=described["security_patch"],
         skin_thresholds=(None, *limits),
+        memory=Memory(**described["memory"]),
         battery=Battery(**described["battery"]),
         clusters=tuple(
             Cluster(cpus=tuple(cluster["cpus"]), min_khz=cluster["min_khz"], max_khz=cluster["max_khz"])

@@ -7,7 +7,8 @@
         vendor/   lib64                                                    read-only
         data/     local/tmp and the rest of /data                          kept over a reboot
         storage/  emulated/0, what /sdcard leads to
-        vdev/     props, log, board.json, boot_id, dumpsys/, sys/          /dev/vdev; its sys/ is the phone's /sys
+        vdev/     props, log, board.json, boot_id, dumpsys/, sys/          /dev/vdev; its sys/ is the phone's /sys,
+                  meminfo                                                  its meminfo /proc/meminfo
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def build_root(
     (vdev / "dumpsys/display").write_text(
         '  DisplayInfo{"Built-in Screen", state ON, renderFrameRate 120.00001}\n', encoding="ascii"
     )
+    (vdev / "meminfo").touch()
     _build_sys(vdev / "sys", profile)
 
 
@@ -239,6 +241,10 @@ def _board(profile: Profile) -> dict[str, object]:
             for cluster in profile.clusters
         ],
         "zones": [_board_zone(zone) for zone in profile.zones],
+        "memory": {
+            "total_bytes": round(profile.memory.ram_gib * 2**30),
+            "taken_bytes": round(profile.memory.taken_gib * 2**30),
+        },
         "battery": {
             "full_uah": battery.full_mah * 1000,
             "idle_ua": battery.idle_ma * 1000,

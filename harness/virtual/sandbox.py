@@ -201,6 +201,7 @@ def phone_arguments(
     arguments += ["--symlink", "system/bin", "/bin", "--symlink", "system/etc", "/etc"]
     arguments += ["--bind", str(folder / "vdev"), "/dev/vdev", "--ro-bind", str(folder / "vdev/sys"), "/sys"]
     arguments += ["--ro-bind", str(folder / "vdev/boot_id"), "/proc/sys/kernel/random/boot_id"]
+    arguments += ["--ro-bind", str(folder / "vdev/meminfo"), "/proc/meminfo"]
     # Last of all, because toybox df names the last mount of a file system as the place of its files.
     arguments += ["--bind", str(folder / "storage"), "/storage", "--bind", str(folder / "data"), "/data"]
     if storage_bytes is not None:

@@ -84,6 +84,30 @@ class Battery:
         self.charge_uah = max(0.0, min(float(self.full_uah), self.charge_uah))
 
 
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """``taken_bytes``: by the system and its apps; ``pressed_bytes``: more of them, as a test has it."""
+
+    total_bytes: int
+    taken_bytes: int
+    pressed_bytes: int = 0
+
+    def meminfo(self, resident_bytes: int) -> str:
+        """``/proc/meminfo``; ``resident_bytes``: of the programs that heat the phone."""
+        used = self.taken_bytes + self.pressed_bytes + resident_bytes
+        available = max(0, self.total_bytes - used)
+        lines = {
+            "MemTotal": self.total_bytes,
+            "MemFree": available // 4,
+            "MemAvailable": available,
+            "Buffers": 0,
+            "Cached": available - available // 4,
+            "SwapTotal": 0,
+            "SwapFree": 0,
+        }
+        return "".join(f"{f'{name}:':16}{n_bytes // 1024:8} kB\n" for name, n_bytes in lines.items())
+
+
 class Board:
     """Reads ``board.json`` and the sensor files of ``root`` (so a reboot continues where the last boot stopped)."""
 
@@ -97,6 +121,7 @@ class Board:
         self.zones = [
             _zone(self._sys / "class/thermal" / f"thermal_zone{n}", zone) for n, zone in enumerate(described["zones"])
         ]
+        self.memory = Memory(**described["memory"])
         battery = described["battery"]
         supply = self._sys / "class/power_supply/battery"
         self.battery = Battery(
@@ -108,6 +133,7 @@ class Board:
             charger_ua=battery["charger_ua"],
         )
         self._load = 0.0
+        self._resident_bytes = 0
         self._cached = self._hal_zones()
         self._cached_status = self.thermal_status()
 
@@ -121,8 +147,10 @@ class Board:
         ]
         return max(reached, default=0)
 
-    def tick(self, seconds: float, *, loaded: bool) -> None:
+    def tick(self, seconds: float, *, loaded: bool, resident_bytes: int = 0) -> None:
+        """``loaded``: a program that heats the phone runs; ``resident_bytes``: of all of them."""
         self._load = 1.0 if loaded else 0.0
+        self._resident_bytes = resident_bytes
         for zone in self.zones:
             zone.advance(seconds, self._load)
         self.battery.advance(seconds, self._load)
@@ -145,6 +173,13 @@ class Board:
             zone.pinned = celsius is not None
             if celsius is not None:
                 zone.celsius = float(celsius)
+        self.publish()
+
+    def press_memory(self, n_bytes: int) -> None:
+        """Other apps hold so much more; 0 ends it."""
+        if not 0 <= n_bytes <= self.memory.total_bytes:
+            raise ValueError(f"{n_bytes} bytes are not between 0 and the phone's {self.memory.total_bytes}")
+        self.memory.pressed_bytes = n_bytes
         self.publish()
 
     def set_battery(self, percent: float | None, charging: bool | None) -> None:
@@ -177,6 +212,7 @@ class Board:
         _store(supply / "current_now", str(battery.current_ua(self._load)))
         _store(supply / "temp", str(round(self._battery_celsius() * 10)))
         _store(self._sys / "class/power_supply/usb/online", "1" if battery.charging else "0")
+        _store(self._root / "meminfo", self.memory.meminfo(self._resident_bytes).rstrip("\n"))
         if status != self._cached_status:
             self._cached, self._cached_status = self._hal_zones(), status
         dumps = self._root / "dumpsys"

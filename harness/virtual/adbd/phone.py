@@ -15,7 +15,7 @@ from . import logcat
 from .board import Board
 from .connection import Connection, Stream
 from .faults import FaultList
-from .processes import Processes, processes_named, running_commands
+from .processes import Processes, processes_named, resident_bytes, running_commands
 from .shell import Damage, Service, exec_service, hung_service, shell_service
 from .sync import NOEXEC, serve_sync
 
@@ -60,7 +60,9 @@ class Phone:
             if self._clock_held:
                 last = now
                 continue
-            self._board.tick(now - last, loaded=not self._board.load_processes.isdisjoint(running_commands()))
+            names = self._board.load_processes
+            loaded = not names.isdisjoint(running_commands())
+            self._board.tick(now - last, loaded=loaded, resident_bytes=resident_bytes(names) if loaded else 0)
             last = now
 
     def banner(self) -> str:
@@ -125,6 +127,8 @@ class Phone:
                 NOEXEC.touch() if request["on"] else NOEXEC.unlink(missing_ok=True)
             case "clock_offset":
                 (self._root / "clock_offset").write_text(f"{int(request['seconds'])}\n", encoding="ascii")
+            case "press_memory":
+                self._board.press_memory(request["n_bytes"])
             case "kill_for_memory":
                 self._kill_for_memory(request["name"], kill=request["kill"])
             case "wrap_log":
@@ -156,6 +160,7 @@ class Phone:
         self._faults.clear()
         self._offline_until = self._rate = None
         self._clock_held = False
+        self._board.press_memory(0)
         NOEXEC.unlink(missing_ok=True)
         (self._root / "clock_offset").unlink(missing_ok=True)
         for connection in list(self._connections):

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +111,16 @@ class Processes:
 def running_commands() -> list[str]:
     """The names (at most 15 characters) of all processes that run or wait, zombies left out."""
     return [name for _, name in _running()]
+
+
+def resident_bytes(names: Collection[str]) -> int:
+    """Of all processes with these names; pages that several share are counted for each."""
+    pages = 0
+    for pid, name in _running():
+        if name in names:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                pages += int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def processes_named(name: str) -> list[int]:

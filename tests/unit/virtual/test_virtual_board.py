@@ -40,9 +40,11 @@ def root(tmp_path: Path) -> Path:
             {"type": "battery", "idle": 29.0, "rise": 0.0, "tau_s": 1.0, "hal_type": 2, "hal_name": "battery"},
             {"type": "mmw0", "fixed_millidegrees": -273000},
         ],
+        "memory": {"total_bytes": 8 << 30, "taken_bytes": 3 << 30},
         "battery": {"full_uah": 4000000, "idle_ua": 100000, "load_ua": 900000, "charger_ua": 1500000},
     }
     (tmp_path / "board.json").write_text(json.dumps(board))
+    (tmp_path / "meminfo").touch()
     return tmp_path
 
 
@@ -159,3 +161,24 @@ def test_time_advanced_by_hand_heats_by_the_declared_load(root: Path) -> None:
     board.advance(10.0, 0.5)
     assert _read(root, SKIN) == "36321"  # 30 + 10 * (1 - 1/e)
     assert _read(root, f"{SUPPLY}/current_now") == "-550000"  # 100 mA and half of 900 mA
+
+
+def available_gib(root: Path) -> float:
+    (line,) = [line for line in (root / "meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
+    return int(line.split()[1]) / 2**20
+
+
+def test_memory_is_what_android_the_runner_and_others_leave(root: Path) -> None:
+    board = Board(root)
+    board.tick(1.0, loaded=True, resident_bytes=1 << 30)
+    assert available_gib(root) == 8 - 3 - 1
+    board.press_memory(3 << 30)
+    assert available_gib(root) == 1
+    assert (root / "meminfo").read_text().startswith("MemTotal:        8388608 kB\n")
+    board.press_memory(8 << 30)
+    assert available_gib(root) == 0
+    board.press_memory(0)
+    board.tick(1.0, loaded=False)
+    assert available_gib(root) == 5
+    with pytest.raises(ValueError, match="not between 0 and the phone's 8589934592"):
+        board.press_memory(-1)

@@ -217,6 +217,22 @@ def test_a_kill_for_memory_is_told_with_the_phones_own_line(run: Callable[..., R
     assert "Kill 'snapgate-runner' (77)" in record.error.message
 
 
+@pytest.mark.parametrize(("taken", "status"), [(0, Status.FAIL), (12 << 30, Status.INFRA)])
+def test_memory_that_others_took_is_the_labs_fault_and_a_model_that_is_too_large_its_own(
+    run: Callable[..., RunRecord], virtual: VirtualPhone, taken: int, status: Status
+) -> None:
+    virtual.press_memory(taken)
+    fault = (
+        '{"type":"error","error":"OUT_OF_MEMORY","exit_code":30,"where":"","what":"no memory","found":"",'
+        '"expected":"","next_step":"","qnn_code":null,"qnn_name":null}'
+    )
+    work = './libs/real-snapgate-runner "$@" > said.txt; '
+    record = run(f"{work}grep -v '\"end\"' said.txt > records.jsonl; echo '{fault}' >> records.jsonl; exit 30")
+    assert record.error is not None
+    assert (record.error.status, record.conditions.memory_available_bytes == 0) == (status, taken > 0)
+    assert ("the phone had 0 MB free at the start" in record.error.message) is (taken > 0)
+
+
 def test_a_kill_beside_one_of_somebody_else_is_not_told_as_one_for_memory(run: Callable[..., RunRecord]) -> None:
     record = run("log -t lowmemorykiller \"Kill 'com.game' (7), to free 9kB\"; kill -9 $$")
     assert blame(record) == (Status.INFRA, "InfraError")

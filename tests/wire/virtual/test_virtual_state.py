@@ -40,6 +40,18 @@ def test_adb_can_reboot_the_phone(adb: Any, wait_for: Any, command: tuple[str, .
     wait_for(lambda: adb.run("shell", BOOT_ID).stdout.decode() not in ("", before), "a new boot id")
 
 
+def test_memory_is_the_profiles_and_what_others_take_is_missing_from_it(adb: Any, phone: VirtualPhone) -> None:
+    available = "sed -n 's/^MemAvailable: *//p' /proc/meminfo"
+    assert adb.shell("sed -n 's/^MemTotal: *//p' /proc/meminfo") == f"{12 << 20} kB\n"
+    assert adb.shell(available) == f"{15 << 19} kB\n"  # 12 - 4.5 GiB
+    phone.press_memory(2 << 30)
+    assert adb.shell(available) == f"{11 << 19} kB\n"
+    with pytest.raises(UserError, match="refused 'press_memory'"):
+        phone.press_memory(-1)
+    phone.clear_faults()
+    assert adb.shell(available) == f"{15 << 19} kB\n"
+
+
 def test_a_reboot_cuts_off_a_running_shell(adb: Any, phone: VirtualPhone) -> None:
     with adb.start("shell", "echo begun; sleep 600") as client:
         assert client.stdout.readline() == b"begun\n"
